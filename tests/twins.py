@@ -65,7 +65,7 @@ def check_clean(store: tm.Store) -> None:
     file = file_of(store)
     assert file._connection is None or not file._connection.in_transaction, "a transaction was left open"
     assert not file._writes.queue.lock.locked()
-    assert not file._writes.queue._waiting
+    assert not file._writes.queue._pending
     assert turn_is_free(file)
     assert all(not reader.in_transaction for reader in file._readers.idle)
     counts: dict[str, int] = {}

@@ -448,9 +448,9 @@ async def test_a_loop_holds_few_rows_and_gives_its_reader_back_when_it_is_left(s
     file = file_of(store._sync)
     for _ in range(3):
         async for _ in store.query(Twin).where(Twin.group == "a"):
-            assert sum(held.holder != 0 for held in list(file._held)) == 1
+            assert sum(held.holder != 0 for held in list(file._open_reads)) == 1
             break
-    assert all(held.holder == 0 for held in list(file._held))
+    assert all(held.holder == 0 for held in list(file._open_reads))
     loop = aiter(store.query(Twin).where(Twin.group == "a"))
     await anext(loop)
     await loop.aclose()
@@ -459,8 +459,8 @@ async def test_a_loop_holds_few_rows_and_gives_its_reader_back_when_it_is_left(s
         async for _ in store.query(Twin).where(Twin.group == "a"):
             raise ZeroDivisionError
     gc.collect()
-    assert all(held.holder == 0 for held in list(file._held))
-    assert len(file._known) <= 3
+    assert all(held.holder == 0 for held in list(file._open_reads))
+    assert len(file._connections) <= 3
     assert not store._workers.cursors._open
 
 
@@ -637,7 +637,7 @@ def check_idle(store: AsyncStore) -> None:
     workers = store._workers
     assert all(call.cancelled() for call in list(workers._threads._calls))
     assert not workers.cursors._waiters
-    assert all(held.holder == 0 for held in list(file_of(store._sync)._held))
+    assert all(held.holder == 0 for held in list(file_of(store._sync)._open_reads))
     check_clean(store._sync)
 
 

@@ -136,7 +136,7 @@ def test_a_change_of_one_of_the_combined_makes_them_anew(path: Path, seed: int) 
 def test_without_the_queue_what_is_combined_is_not_that_of_the_old_entities(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(write_hooks.BackfillQueueHook, "added", lambda *_: None)
+    monkeypatch.setattr(write_hooks.BackfillQueueHook, "collect_added", lambda *_: None)
     with pytest.raises(AssertionError):
         test_a_change_of_one_of_the_combined_makes_them_anew(path, 1)
 

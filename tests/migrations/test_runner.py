@@ -161,7 +161,7 @@ def refused(store: tm.Store) -> None:
 
 
 def test_without_the_queue_something_is_lost(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write_hooks.BackfillQueueHook, "added", lambda *_: None)
+    monkeypatch.setattr(write_hooks.BackfillQueueHook, "collect_added", lambda *_: None)
     with pytest.raises(AssertionError):
         test_the_old_version_writes_on_until_the_switch(path, CASES["rewrite"], 1)
 

@@ -381,7 +381,7 @@ def _verify(w: World, verb: Verb, before: dict[Any, str], *, last: bool) -> None
     """
     file, store = file_of(w.store), w.store
     assert not file._writes.queue.lock.locked(), "a lock is held"
-    assert not file._writes.queue._waiting
+    assert not file._writes.queue._pending
     assert turn_is_free(file), "a turn is held"
     assert all(not reader.in_transaction for reader in file._readers.idle)
     with w.other() as fresh:

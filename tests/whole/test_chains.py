@@ -79,7 +79,9 @@ def a_unique_value_that_goes_to_who_writes_last(patch: pytest.MonkeyPatch) -> No
 
 def nested_values_that_an_old_version_is_to_know(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
-        mirrors, "_written", lambda model, catalogue: SqliteSchema(Schema((model,)), mirrors._alone(catalogue))
+        mirrors,
+        "_counterpart_schema",
+        lambda model, catalogue: SqliteSchema(Schema((model,)), mirrors._without_versions(catalogue)),
     )
 
 

@@ -86,7 +86,7 @@ def test_an_interrupt_at_each_place_of_a_write_leaves_it_whole_or_undone(store: 
         check_clean(store)
     pairs.transaction()
     assert store.check().ok
-    assert len(file_of(store)._known) <= 4, "readers were lost"
+    assert len(file_of(store)._connections) <= 4, "readers were lost"
 
 
 def test_an_interrupt_while_others_write_harms_none_of_them(store: tm.Store, full_size: bool) -> None:
@@ -120,7 +120,7 @@ def test_an_interrupt_while_others_write_harms_none_of_them(store: tm.Store, ful
             which = draw.randrange(len(ways))
             hits += bool(strike(draw.randint(1, totals[which]), ways[which]))
             assert not failures
-            assert not any(held.holder == threading.get_ident() for held in list(file_of(store)._held))
+            assert not any(held.holder == threading.get_ident() for held in list(file_of(store)._open_reads))
     finally:
         stop.set()
         for thread in threads:

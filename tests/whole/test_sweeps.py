@@ -69,7 +69,7 @@ FAULTS: dict[str, tuple[Any, str, str, str, Where]] = {
         CatalogueCache,
         "catch_up",
         "self.state = self._state(",
-        "self.state = CatalogueState(SqliteSchema(self._schema, catalogue, generation, known.ways_back), self.state.gets); "
+        "self.state = CatalogueState(SqliteSchema(self._schema, catalogue, generation, current.ways_back), self.state.gets); "
         "self.state = self._state(",
         "delivery",
     ),

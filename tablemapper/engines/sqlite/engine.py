@@ -116,27 +116,27 @@ class SqliteEngine:
             if read_only:
                 return cls(file, file.by_writer(partial(as_it_is, schema, ways_back)), own=schema is None)
             assert schema is not None
-            opened = schema
-            written: int | None = None
+            declared_schema = schema
+            written_generation: int | None = None
 
             def look(
-                read: CatalogueRead,
+                query: CatalogueRead,
             ) -> SqliteSchema | None:  # at one state, since others may change the file meanwhile
                 with as_corruption():
-                    entries = read(SCHEMA)
-                    catalogue, generation = read_catalogue(read, entries), read_generation(read)
-                    if generation != written and has_to_change(catalogue, opened, read):
+                    entries = query(SCHEMA)
+                    catalogue, generation = read_catalogue(query, entries), read_generation(query)
+                    if generation != written_generation and has_to_change(catalogue, declared_schema, query):
                         return None
-                    sqlite = SqliteSchema(opened, catalogue, generation, ways_back)
+                    sqlite = SqliteSchema(declared_schema, catalogue, generation, ways_back)
                     verify(entries, sqlite, catalogue)
                     return sqlite
 
             def write(writer: Writer) -> int:
-                take_over(writer, opened)
+                take_over(writer, declared_schema)
                 return writer.generation
 
             while (sqlite := file.by_writer(look)) is None:
-                written = file.write(write)
+                written_generation = file.write(write)
             return cls(file, sqlite)
         except BaseException:
             file.close()
@@ -166,17 +166,17 @@ class SqliteEngine:
         try:
             get = self._current.state.gets[model]
             sql = get.sql
-            found: Row | None = seek(sql, key)
-            if found is None or (found[-1] is None and sql is get.lean):
-                return found
-            return get.completed(found, sql, seek, key)
+            fetched: Row | None = seek(sql, key)
+            if fetched is None or (fetched[-1] is None and sql is get.lean):
+                return fetched
+            return get.completed(fetched, sql, seek, key)
         except _OUTDATED:
             return retry_refreshed(self.catch_up, partial(self._get, model, key))
 
     def _get(self, model: Model, key: tuple[str, str]) -> Row | None:
         get = self._current.state.gets[model]
-        found: Row | None = self.file.seek(get.sql, key)
-        return None if found is None else get.completed(found, get.sql, self.file.seek, key)
+        fetched: Row | None = self.file.seek(get.sql, key)
+        return None if fetched is None else get.completed(fetched, get.sql, self.file.seek, key)
 
     def get_many(self, wanted: Sequence[tuple[Model, str, str]]) -> list[Row | None]:
         """Return rows, all of one state of the file."""
@@ -185,9 +185,9 @@ class SqliteEngine:
         except _OUTDATED:
             return retry_refreshed(self.catch_up, partial(self._get_many, wanted))
 
-    def _get_many(self, wanted: Sequence[tuple[Model, str, str]]) -> list[Row | None]:
+    def _get_many(self, requests: Sequence[tuple[Model, str, str]]) -> list[Row | None]:
         keys: dict[Model, list[tuple[str, str]]] = {}
-        for model, partition, row_key in wanted:
+        for model, partition, row_key in requests:
             keys.setdefault(model, []).append((partition, row_key))
         gets = self._current.state.gets
         if len(keys) == 1:
@@ -198,7 +198,7 @@ class SqliteEngine:
             rows = {
                 model: gets[model].rows(snapshot.read_each, snapshot.get, of_model) for model, of_model in keys.items()
             }
-        return [rows[model].get((partition, row_key)) for model, partition, row_key in wanted]
+        return [rows[model].get((partition, row_key)) for model, partition, row_key in requests]
 
     def partition(self, table: str, partition: str) -> Iterator[list[tuple[Model | None, Row]]]:
         """Yield every row of a partition with its model, in row order, in chunks."""
@@ -211,19 +211,19 @@ class SqliteEngine:
 
     def partitions(self, model: Model) -> Iterator[str]:
         """Yield the partition keys of a class in order, each found by its place behind the one before."""
-        last: Row = ()
+        last_row: Row = ()
         while True:
             try:
-                found = self._next_partition(model, last)
+                next_row = self._next_partition(model, last_row)
             except _OUTDATED:
-                found = retry_refreshed(self.catch_up, partial(self._next_partition, model, last))
-            if found is None:
+                next_row = retry_refreshed(self.catch_up, partial(self._next_partition, model, last_row))
+            if next_row is None:
                 return
-            last = found
-            yield last[0]
+            last_row = next_row
+            yield last_row[0]
 
-    def _next_partition(self, model: Model, last: Row) -> Row | None:
-        return next_partition(self.file, self._sqlite, model, last)
+    def _next_partition(self, model: Model, last_row: Row) -> Row | None:
+        return next_partition(self.file, self._sqlite, model, last_row)
 
     # ------------------------------------------------------------------------------------------ writing
 
@@ -244,10 +244,12 @@ class SqliteEngine:
         notes: Sequence[Note] = (),
     ) -> None:
         """Apply operations in one transaction, with what is maintained from them and what is to be noted."""
-        alone = bool(notes) or len(operations) > _MOST_SHARED
-        given = () if alone or self.file.share == 1 else [(one.old, one.new) for one in operations]
+        exclusive = bool(notes) or len(operations) > _MOST_SHARED
+        states = () if exclusive or self.file.share == 1 else [(write.old, write.new) for write in operations]
         try:
-            self._write(partial(transact, operations, given, notes, maintained_limit), alone=alone, of=operations)
+            self._write(
+                partial(transact, operations, states, notes, maintained_limit), exclusive=exclusive, of=operations
+            )
         except DeleteFoundNothing as vanished:
             raise self._culprit(vanished.operations) from None
 
@@ -270,7 +272,7 @@ class SqliteEngine:
         self,
         write: Callable[[SqliteSchema, Writer], object],
         *,
-        alone: bool = True,
+        exclusive: bool = True,
         of: Iterable[Operation | Batch] | None = None,
     ) -> StepTiming:
         """Write in one transaction, by what the file holds and maintains then; return its pace if alone.
@@ -285,10 +287,10 @@ class SqliteEngine:
                 sqlite = self._sqlite
                 check_thawed(sqlite.stored)
             if sqlite.stale_twins:
-                sqlite = self._kept(of or ())
+                sqlite = self._without_stale_twins(of or ())
             run = partial(_settled, write) if sqlite.violated else write
             try:
-                if alone:
+                if exclusive:
                     _, seconds, delay = self.file.write_alone(partial(run, sqlite), generation=sqlite.generation)
                     return StepTiming(seconds, delay)
                 self.file.write(partial(run, sqlite), generation=sqlite.generation)
@@ -299,9 +301,9 @@ class SqliteEngine:
                 times += 1
                 self.catch_up()
 
-    def _kept(self, written: Iterable[Operation | Batch]) -> SqliteSchema:
+    def _without_stale_twins(self, writes: Iterable[Operation | Batch]) -> SqliteSchema:
         """Return the schema to write with, once each twin has ended that cannot follow what is written here."""
-        while twins := stale_twins(sqlite := self._sqlite, written):
+        while twins := stale_twins(sqlite := self._sqlite, writes):
             end = partial(_end_stale_twins, [twin.migration for twin in twins])
             with suppress(GenerationChanged):  # (then it is looked at again)
                 self.file.write_alone(end, generation=sqlite.generation)
@@ -357,11 +359,11 @@ class SqliteEngine:
 
     def drop(self, model: Model, meter: Meter) -> None:
         """Let a class leave the file; its tables are emptied by `build`, in short transactions."""
-        name, declared = self._sqlite.names.get(model, model.name), {one.name for one in self.schema.models}
+        name, opened_names = self._sqlite.names.get(model, model.name), {member.name for member in self.schema.models}
 
         def transition(draft: ActionPlan, catalogue: Catalogue) -> Catalogue:
             check_thawed(catalogue)
-            return drop_class(draft, catalogue, name, declared)
+            return drop_class(draft, catalogue, name, opened_names)
 
         self._publish(transition)
 
@@ -380,10 +382,10 @@ class SqliteEngine:
     def _culprit(self, deletes: Sequence[Operation]) -> EntityNotFound | PreconditionFailed:
         """Return the error of the first of some deletes that is not possible."""
         for operation in deletes:
-            if (stored := self.get(operation.model, *operation.key)) is None:
+            if (row := self.get(operation.model, *operation.key)) is None:
                 return missing(operation)
-            if operation.old is not None and stored[2] != operation.old[2]:
-                return stale(operation, stored)
+            if operation.old is not None and row[2] != operation.old[2]:
+                return stale(operation, row)
         return missing(deletes[0])
 
     # ------------------------------------------------------------------------------------------ care
@@ -393,14 +395,14 @@ class SqliteEngine:
         given_up = set[str]()
 
         def write(sqlite: SqliteSchema, writer: Writer) -> None:
-            one = CatalogueUpdate(writer)
-            after = one.take(ruled_anew, newer_too=True)
-            if one.publish():
-                given_up.update(label for label, form in after.states.items() if form.state == "disabled")
+            update = CatalogueUpdate(writer)
+            updated = update.take(ruled_anew, newer_too=True)
+            if update.publish():
+                given_up.update(label for label, form in updated.states.items() if form.state == "disabled")
 
-        stored = self._sqlite.stored
-        if any(outdated(one, newer_too=True) for one in stored.parts):
-            self._write(write, alone=True)
+        catalogue = self._sqlite.stored
+        if any(outdated(part, newer_too=True) for part in catalogue.parts):
+            self._write(write, exclusive=True)
             self.catch_up()
         return given_up
 
@@ -436,8 +438,8 @@ class SqliteEngine:
         """Compare everything that is maintained with what the entities say that it should be."""
         with self.file.snapshot(cold=True) as snapshot:
             sqlite, damage, check, findings = self._examine(snapshot, meter)
-            beside, unchecked = examine_twins(sqlite, partial(_rows, snapshot), damage)
-            return attrs.evolve(check.report([*findings, *beside]), unchecked=unchecked)
+            twin_findings, unchecked = examine_twins(sqlite, partial(_rows, snapshot), damage)
+            return attrs.evolve(check.report([*findings, *twin_findings]), unchecked=unchecked)
 
     def sweep(self, meter: Meter, *, full: bool = False) -> int:
         """Return 0: no writer leaves anything."""
@@ -447,7 +449,7 @@ class SqliteEngine:
         """Make everything that is maintained what the entities say that it should be, and report what was done."""
         self.file.check_writable()
         start = time.monotonic()
-        anew = self._ruled_anew()
+        to_rebuild = self._ruled_anew()
         with Repair(self.file) as repair:
             passes = 0
             while True:
@@ -462,34 +464,34 @@ class SqliteEngine:
                     for label, problems in broken.items():
                         self.disable(label)
                         repair.repaired.update(dict.fromkeys(problems))
-                    anew |= broken.keys()
+                    to_rebuild |= broken.keys()
                     continue
                 with suppress(GenerationChanged):  # the next pass is by the catalogue as it is then
                     repair.run(sqlite, fixes)
                 if passes == _PASSES:
                     break
-        while anew and self.build(_BATCH, anew) is not None:
+        while to_rebuild and self.build(_BATCH, to_rebuild) is not None:
             pass
-        left = tuple(dict.fromkeys(repair.left(findings, untouched=bool(damage))))
-        still = {(problem.where, problem.key) for problem in left}
+        unresolved = tuple(dict.fromkeys(repair.unresolved(findings, untouched=bool(damage))))
+        still = {(problem.where, problem.key) for problem in unresolved}
         repaired = tuple([problem for problem in repair.repaired if (problem.where, problem.key) not in still])
-        return RepairReport(repaired, left, check.entity_count, time.monotonic() - start)
+        return RepairReport(repaired, unresolved, check.entity_count, time.monotonic() - start)
 
     def _examine(
         self, snapshot: Snapshot, meter: Meter
     ) -> tuple[SqliteSchema, list[str], ConsistencyCheck, list[CheckFinding]]:
         """Return what one state holds, what is wrong with the file, the check of the rest, and what that found."""
         damage = self.file.integrity(snapshot)
-        sqlite, last, wrong = self._sqlite, 0, list[str]()
+        sqlite, until, wrong = self._sqlite, 0, list[str]()
         try:
-            generation, last = snapshot.get("SELECT generation, until FROM tablemapper_state") or (0, 0)
+            generation, until = snapshot.get("SELECT generation, until FROM tablemapper_state") or (0, 0)
             catalogue = read_catalogue(snapshot.read)
             if generation != sqlite.generation:
                 sqlite = SqliteSchema(self.schema, catalogue, generation, self._sqlite.ways_back)
             wrong += contradictions(catalogue, verify(snapshot.read(SCHEMA), sqlite, catalogue))
         except CorruptStore as error:
             damage.append(str(error))
-        check, findings = examine(sqlite, partial(_rows, snapshot), damage, last, meter)
+        check, findings = examine(sqlite, partial(_rows, snapshot), damage, until, meter)
         findings += [CheckFinding(Problem("wrong", "catalogue", (), line)) for line in wrong]
         return sqlite, damage, check, findings
 
@@ -513,12 +515,12 @@ class SqliteEngine:
 
     def backup(self, path: str, meter: Meter) -> None:
         """Write a copy of one state of the file."""
-        done = 0
+        reported = 0
 
         def tell(copied: int, total: int) -> None:
-            nonlocal done
-            meter.advance(copied - done)
-            done = copied
+            nonlocal reported
+            meter.advance(copied - reported)
+            reported = copied
 
         self.file.backup(path, tell)
 

@@ -414,7 +414,7 @@ def test_a_store_that_one_thread_opens_and_reads_by_key_has_one_connection(path:
     plain = reading()
     with tm.open(path, models=[plain]) as store:
         assert store.get(plain.key("d0", START)) is not None
-        assert len(store._engine.file._known) == 1  # type: ignore[attr-defined]
+        assert len(store._engine.file._connections) == 1  # type: ignore[attr-defined]
 
 
 def test_a_catalogue_that_another_program_changed_is_found_by_a_process_that_has_read_it(path: Path) -> None:

@@ -40,15 +40,17 @@ class Feed(WriteHook):
     def concerns(sqlite: SqliteSchema, model: Model) -> bool:
         return model.name == "Bare"
 
-    def before(self, writer: Writer, written: Mapping[Model, WrittenRows], changes: ChangeSet) -> list[tuple[str, str]]:
+    def prepare(
+        self, writer: Writer, written: Mapping[Model, WrittenRows], changes: ChangeSet
+    ) -> list[tuple[str, str]]:
         (some,) = written.values()
         pairs = [("update", some.updates), ("delete", some.deletes), ("insert", some.inserts)]
         return [(verb, operation.partition) for verb, operations in pairs for operation in operations]
 
-    def after(self, writer: Writer, written: Mapping[Model, WrittenRows], changes: ChangeSet, before: Any) -> None:
+    def finish(self, writer: Writer, written: Mapping[Model, WrittenRows], changes: ChangeSet, before: Any) -> None:
         seen.extend(before)
 
-    def added(self, writer: Writer, model: Model, rows: list[Row], changes: ChangeSet) -> None:
+    def collect_added(self, writer: Writer, model: Model, rows: list[Row], changes: ChangeSet) -> None:
         seen.extend([("new", row[0]) for row in rows])
 
     def flush(self, writer: Writer, changes: ChangeSet) -> None:

@@ -1,4 +1,4 @@
-"""How a file becomes connections: recognised before it is touched, hardened before it is used."""
+"""Connections to a file: it is recognised before it is touched, and hardened before it is used."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def clean_path(path: str | os.PathLike[str]) -> str:
 
 
 class BusyHandler:
-    """What SQLite calls while it waits for a lock of another connection: sleeps, with jitter, until a deadline.
+    """The handler that SQLite calls while another connection has a lock: it sleeps, with jitter, until a deadline.
 
     SQLite's own handler backs off up to 100 ms, so that a process that waited for long waits longer still.
 
@@ -105,10 +105,10 @@ class BusyHandler:
 
     def __call__(self, calls: int) -> bool:
         """Wait a moment; tell whether SQLite is to try again."""
-        now = self._monotonic()
+        moment = self._monotonic()
         if calls == 0:
-            self._deadline = now + self._timeout if self.until is None else self.until
-        if now >= self._deadline:
+            self._deadline = moment + self._timeout if self.until is None else self.until
+        if moment >= self._deadline:
             return False
         self._sleep(0.0001 + 0.0009 * self._random())
         return True
@@ -119,14 +119,16 @@ def interrupt_behind(error: BaseException) -> BaseException | None:
 
     Where a ``with`` of apsw waits, it raises only the latter, in the context of the former.
     """
-    behind = error.__context__ if isinstance(error, apsw.BusyError) else None
-    came_from = None if behind is None or behind.__traceback__ is None else behind.__traceback__.tb_frame.f_code
-    return behind if came_from is BusyHandler.__call__.__code__ else None  # else the caller handles an error
+    interrupt = error.__context__ if isinstance(error, apsw.BusyError) else None
+    came_from = (
+        None if interrupt is None or interrupt.__traceback__ is None else interrupt.__traceback__.tb_frame.f_code
+    )
+    return interrupt if came_from is BusyHandler.__call__.__code__ else None  # else the caller handles an error
 
 
 @attrs.define(kw_only=True)
 class DatabaseLocation:
-    """Where a store is and how its connections are to be: opens them."""
+    """The path of a store with the options of its connections, which it opens."""
 
     path: str
     vfs: str | None
@@ -158,7 +160,7 @@ class DatabaseLocation:
         status = os.stat(self.path)
         return status.st_dev, status.st_ino
 
-    def gone(self) -> StoreError:
+    def lost_error(self) -> StoreError:
         """Return the error of a file that is not there any more."""
         return StoreError(
             f'"{self.path}" was removed or replaced while it was open, and writes since then are lost: '
@@ -260,8 +262,8 @@ class DatabaseLocation:
     def _check_log(self) -> None:
         """Refuse a write-ahead log of another file, or of an older copy of this one: SQLite would apply it silently.
 
-        Only where the file proves what it says of itself without the log: after a power cut the log alone has what was
-        being copied, and a file that lost it would be lost with it.
+        It is refused only where the file proves what it says of itself without the log. After a power cut the log alone
+        has what was being copied, and a file that lost it would be lost with it.
         """
         # Twice, since another process may copy the log into the file just while this is read.
         if self._has_log() and all(self._log_is_foreign() for _ in range(2)):
@@ -277,8 +279,10 @@ class DatabaseLocation:
             return False
 
     def _log_is_foreign(self) -> bool:
-        alone = self._state("?immutable=1")
-        return alone is not None and (logged := self._state("")) is not None and not may_follow(logged, alone)
+        without_log = self._state("?immutable=1")
+        return (
+            without_log is not None and (logged := self._state("")) is not None and not may_follow(logged, without_log)
+        )
 
     def _state(self, options: str) -> tuple[Any, ...] | None:
         """Return what the file says of itself, with its log or without."""
@@ -359,7 +363,7 @@ class DatabaseLocation:
         if self.read_only:
             raise StoreReadOnly(f'"{self.path}" was opened with read_only=True; open it without that to write')
 
-    def alone(self) -> apsw.Connection:
+    def open_exclusive(self) -> apsw.Connection:
         """Open a connection that keeps all others out of the file for as long as it is open.
 
         Raises:
@@ -414,7 +418,7 @@ class DatabaseLocation:
             connection = apsw.Connection(path or self.path, flags=flags, vfs=self.vfs, statementcachesize=_STATEMENTS)
         finally:
             if not self.is_there():
-                raise self.gone()
+                raise self.lost_error()
         connection.set_busy_handler(busy)
         install(connection)
         return connection

@@ -1,8 +1,7 @@
 """The errors of SQLite, apsw and the operating system, as errors of this library.
 
-apsw raises a class for each result code of SQLite, the operating system raises ``OSError``, and a damaged file shows as
-``UnicodeDecodeError`` too. :func:`translated` is called in an ``except`` clause only, so that calls that succeed pay
-nothing.
+apsw raises a class for each result code of SQLite. The operating system raises ``OSError``, and a damaged file shows as
+``UnicodeDecodeError`` too. :func:`translated` is called in ``except`` clauses only, so calls that succeed pay nothing.
 """
 
 from __future__ import annotations
@@ -140,7 +139,7 @@ def poisons_connection(error: BaseException | None) -> bool:
     """Tell whether a connection may hold pages that are not those of the file, after an error in its transaction.
 
     To undo, SQLite reads pages anew. Where it cannot, ROLLBACK does not say so, and a later COMMIT writes what was
-    to be undone; it is safe only where the error is an IOERR, or the disk is full.
+    to be undone. It is safe only where the error is an IOERR, or the disk is full.
     """
     ours = isinstance(error, (TableMapperError, *_REFUSALS))
     return isinstance(error, (apsw.Error, OSError, MemoryError)) and not ours

@@ -48,8 +48,8 @@ class ReaderPool:
     """Lends connections that read.
 
     Args:
-        known: every connection of the file, the one that writes among them.
-        held: what may hold a reader of this pool.
+        connections: every connection of the file, the one that writes among them.
+        holders: what may hold a reader of this pool.
         keep: how many are kept while nobody uses them.
         most: how many are open at once.
         check_open: raises if the file is closed.
@@ -62,8 +62,8 @@ class ReaderPool:
     def __init__(
         self,
         location: DatabaseLocation,
-        known: weakref.WeakSet[apsw.Connection],
-        held: Callable[[], Iterable[_Holder]],
+        connections: weakref.WeakSet[apsw.Connection],
+        holders: Callable[[], Iterable[_Holder]],
         *,
         keep: int,
         most: int,
@@ -73,15 +73,15 @@ class ReaderPool:
     ) -> None:
         self.idle: list[apsw.Connection] = []
         self._location = location
-        self._known = known
-        self._held = held
+        self._connections = connections
+        self._holders = holders
         self._keep = keep
         self._most = most
         self._check_open = check_open
         self._monotonic = monotonic
         self._new_lock = new_lock
         self._opening = new_lock()
-        self._waiting: deque[_Waiter] = deque()
+        self._waiters: deque[_Waiter] = deque()
 
     def take(self) -> apsw.Connection:
         """Return a reader that nobody else uses.
@@ -102,23 +102,23 @@ class ReaderPool:
 
     def give(self, reader: apsw.Connection) -> None:
         """Take back a reader that holds no state."""
-        if self._waiting:
+        if self._waiters:
             with suppress(IndexError):
-                self._waiting.popleft().wake(reader)
+                self._waiters.popleft().wake(reader)
                 return
         if len(self.idle) < self._keep:
             self.idle.append(reader)
         else:
             self.drop(reader)
-        if self._waiting:  # a thread came to wait between the two looks
+        if self._waiters:  # a thread came to wait between the two looks
             self._wake_first()
 
     def drop(self, reader: apsw.Connection) -> None:
         """Close a reader that is broken, or one too many."""
-        if reader in self._known:  # in a forked child none is: they are the parent's
+        if reader in self._connections:  # in a forked child none is: they are the parent's
             quiet_close(reader)
-            self._known.discard(reader)
-        if self._waiting:
+            self._connections.discard(reader)
+        if self._waiters:
             self._wake_first()
 
     def empty(self) -> None:
@@ -131,20 +131,20 @@ class ReaderPool:
         """Lend none any more."""
         self._keep = 0
         self.idle.clear()
-        for waiter in list(self._waiting):
+        for waiter in list(self._waiters):
             waiter.wake()
 
     def forked(self) -> None:
         """Forget, in a child, the readers of the parent."""
-        self._known = weakref.WeakSet()
-        self._waiting.clear()
+        self._connections = weakref.WeakSet()
+        self._waiters.clear()
         self.close()
 
     def _open(self) -> apsw.Connection | None:
         """Return a new reader, or None if so many are open that this thread has to wait."""
         self._check_open()
         with self._opening:
-            if len(self._known) > self._most and not self._holds():  # one of them writes
+            if len(self._connections) > self._most and not self._holds():  # one of them writes
                 return None
             return self._connect()
 
@@ -153,29 +153,29 @@ class ReaderPool:
             reader = self._location.reader()
         except Exception as error:
             raise translated(error, self._location.path) from error
-        self._known.add(reader)
+        self._connections.add(reader)
         return reader
 
     def _holds(self) -> bool:
         me = threading.get_ident()
-        return any(held.holder == me for held in self._held())
+        return any(holder.holder == me for holder in self._holders())
 
     def _wait(self) -> apsw.Connection:
         waiter = _Waiter(self._new_lock())
         until = self._monotonic() + self._location.timeout
         lent = None
         try:
-            self._waiting.append(waiter)
+            self._waiters.append(waiter)
             while lent is None:
                 try:
                     lent = self.idle.pop()
                 except IndexError:
                     lent = self._open()
                 if lent is None:
-                    left = until - self._monotonic()
-                    if left <= 0:
+                    remaining = until - self._monotonic()
+                    if remaining <= 0:
                         raise self._none_left()
-                    waiter.woken.acquire(timeout=min(left, _PATIENCE))
+                    waiter.woken.acquire(timeout=min(remaining, _PATIENCE))
                     lent, waiter.reader = waiter.reader, None
             return lent
         finally:
@@ -184,15 +184,15 @@ class ReaderPool:
     def _leave(self, waiter: _Waiter) -> None:
         """Wait no more, and pass on a reader that came too late."""
         with suppress(ValueError):
-            self._waiting.remove(waiter)
+            self._waiters.remove(waiter)
         if waiter.reader is not None:
             self.give(waiter.reader)
-        elif self._waiting:
+        elif self._waiters:
             self._wake_first()
 
     def _wake_first(self) -> None:
         with suppress(IndexError):
-            self._waiting[0].wake()
+            self._waiters[0].wake()
 
     def _none_left(self) -> StoreLocked:
         return StoreLocked(

@@ -24,7 +24,7 @@ _log = logging.getLogger("tablemapper.sqlite")
 
 Row = tuple[Any, ...]
 
-_EACH = 1_000  # runs of a statement after which the age of the state is looked at
+_RUNS_PER_CHECK = 1_000  # runs of a statement after which the age of the state is looked at
 
 
 class ReaderSource(Protocol):
@@ -45,11 +45,11 @@ class ReaderSource(Protocol):
 class _Held:
     """A state of the file that is held since a known moment."""
 
-    __slots__ = ("__weakref__", "_expired", "_file", "_lasts", "_reader", "_since", "_thread", "_warn_at", "_what")
+    __slots__ = ("__weakref__", "_expired", "_file", "_label", "_lasts", "_reader", "_since", "_thread", "_warn_at")
 
-    def __init__(self, file: ReaderSource, what: str, *, lasts: bool = False) -> None:
+    def __init__(self, file: ReaderSource, label: str, *, lasts: bool = False) -> None:
         self._file = file
-        self._what = what
+        self._label = label
         self._reader: apsw.Connection | None = None
         self._expired = False
         self._lasts = lasts
@@ -67,10 +67,10 @@ class _Held:
         file.check_open()
         if self._lasts:
             return
-        now = file.monotonic()
-        if now < self._warn_at and not self._expired:
+        moment = file.monotonic()
+        if moment < self._warn_at and not self._expired:
             return
-        age = now - self._since
+        age = moment - self._since
         if self._expired or age >= file.refuse_after:
             self._release()
             raise self._too_old(age)
@@ -78,14 +78,14 @@ class _Held:
         _log.warning(
             '"%s": %s is open for %.0f s and keeps the write-ahead log growing; after %.0f s it is refused',
             file.path,
-            self._what,
+            self._label,
             age,
             file.refuse_after,
         )
 
     def _too_old(self, age: float) -> SnapshotTooOld:
         return SnapshotTooOld(
-            f'"{self._file.path}": {self._what} was open for {age:.0f} s, at most '
+            f'"{self._file.path}": {self._label} was open for {age:.0f} s, at most '
             f"{self._file.refuse_after:.0f} s are allowed; read in pages, or collect the rows first "
             "and work on them afterwards"
         )
@@ -102,9 +102,9 @@ class _Held:
         self._file.check_open()
         return translated(error, self._file.path)
 
-    def expire(self, now: float) -> None:
+    def expire(self, moment: float) -> None:
         """Let go of the state if it is held for too long; called by a write, maybe in another thread."""
-        if self._lasts or now - self._since < self._file.refuse_after or self._expired:
+        if self._lasts or moment - self._since < self._file.refuse_after or self._expired:
             return
         self._expired = True
         with contextlib.suppress(apsw.Error):  # it is in use at this moment, and will see that it is expired
@@ -147,9 +147,9 @@ class Stream(_Held):
         self._lent = reader is None
         super().__init__(file, "a loop over a query", lasts=lasts)
         self._chunk = chunk
-        self._reader = used = reader if reader is not None else file.take()
+        self._reader = lent_reader = reader if reader is not None else file.take()
         try:
-            self._cursor = used.execute(sql, args)
+            self._cursor = lent_reader.execute(sql, args)
         except Exception as error:
             raise self._failed(error) from error
 
@@ -228,13 +228,13 @@ class Snapshot(_Held):
             self._check_age()
         return rows
 
-    def read_each(self, sql: str, several: Sequence[Sequence[Any]]) -> list[Row]:
+    def read_each(self, sql: str, arguments: Sequence[Sequence[Any]]) -> list[Row]:
         """Return the rows of a statement with each of several lists of values, one after the other."""
         rows: list[Row] = []
-        for at in range(0, len(several), _EACH):
+        for at in range(0, len(arguments), _RUNS_PER_CHECK):
             reader = self._current()
             try:
-                rows += reader.executemany(sql, several[at : at + _EACH])
+                rows += reader.executemany(sql, arguments[at : at + _RUNS_PER_CHECK])
             except Exception as error:
                 self._broken = self._failed(error)
                 raise self._broken from error

@@ -1,9 +1,9 @@
 """The timestamps of a file, strictly increasing, over processes, restarts and clocks that are set back.
 
 One row of the file says up to where timestamps have been given out, and to which store object. As long as nothing but
-that object wrote (SQLite's data version says so for 30 ns), the row need not be read, and as long as the timestamp is
-within what the row allows, it need not be written either. The allowance starts at nothing and doubles up to one second
-while the object is the only writer, so that writers which take turns never push time further ahead than they used.
+that object wrote, the row need not be read; SQLite's data version says so for 30 ns. As long as the timestamp is within
+what the row allows, it need not be written either. The allowance starts at nothing, and doubles up to one second while
+the object is the only writer. So writers that take turns never push time further ahead than they used.
 
 The row says until twice: ``fences`` is sixteen times that, plus the fences since. A power cut tears a page at any byte,
 and then the two do not fit together.
@@ -28,7 +28,7 @@ FENCE = f"UPDATE {STATE} SET fences = fences + 1 WHERE one = 1"
 READ_IDENTITY = f"SELECT store, until FROM {STATE} WHERE typeof(fences) = 'integer' AND fences / 16 = until"
 """Nothing, if the two do not fit together: then the log has the whole row."""
 SET_PROGRESS = f"UPDATE {STATE} SET generation = ?1, until = ?2, fences = 16 * ?2 WHERE one = 1"
-_READ = f"SELECT generation, until, owner FROM {STATE} WHERE one = 1"
+_READ_STATE = f"SELECT generation, until, owner FROM {STATE} WHERE one = 1"
 _EXTEND = f"UPDATE {STATE} SET until = ?1, owner = ?2, fences = 16 * ?1 WHERE one = 1"
 _HAND_BACK = f"UPDATE {STATE} SET until = ?1, owner = 0, fences = 16 * ?1 WHERE one = 1 AND owner = ?2 AND until > ?1"
 _BUMP = f"UPDATE {STATE} SET generation = generation + 1 WHERE one = 1"
@@ -48,9 +48,9 @@ class Timestamps:
     """
 
     __slots__ = (
-        "_alone",
         "_clock",
-        "_last",
+        "_extensions",
+        "_highest",
         "_owner",
         "_path",
         "_seen",
@@ -65,9 +65,9 @@ class Timestamps:
         self._clock = clock
         self._owner = owner
         self._path = path
-        self._last = 0  # highest that was given out here, or that the file forbids
+        self._highest = 0  # highest that was given out here, or that the file forbids
         self._until = 0  # what the file allows us
-        self._alone = 0  # how often the allowance was extended since someone else wrote
+        self._extensions = 0  # how often the allowance was extended since someone else wrote
         self._seen = _UNKNOWN  # the data version after our last commit
         self._wrote = False
         self.generation: int = 0
@@ -84,18 +84,18 @@ class Timestamps:
         if connection.data_version() != seen:
             self._reload(connection)
         self._wrote = False
-        self.previous = self._last
+        self.previous = self._highest
         return self.next(connection)
 
     def next(self, connection: apsw.Connection) -> int:
         """Return the timestamp of a further write in the transaction."""
-        now = self._clock()
-        timestamp = self._last + 1
-        if now > timestamp:
-            timestamp = now
-        self._last = timestamp
+        clock_time = self._clock()
+        timestamp = self._highest + 1
+        if clock_time > timestamp:
+            timestamp = clock_time
+        self._highest = timestamp
         if timestamp > self._until:
-            self._extend(connection, timestamp, now)
+            self._extend(connection, timestamp, clock_time)
         return timestamp
 
     def committed(self, connection: apsw.Connection) -> None:
@@ -119,29 +119,30 @@ class Timestamps:
 
     def hand_back(self, connection: apsw.Connection) -> None:
         """Take back what the file allows and nobody used; a store that is closed leaves its file as if it had none."""
-        if self._until > self._last:
+        if self._until > self._highest:
             with connection:
-                connection.execute(_HAND_BACK, (self._last, self._owner))
+                connection.execute(_HAND_BACK, (self._highest, self._owner))
 
     def _reload(self, connection: apsw.Connection) -> None:
         generation, until, owner = read_state(connection, self._path)
         self.generation = generation
         if owner != self._owner:
             self.others_wrote = owner != 0
-            self._alone = 0
-            self._last = max(self._last, until)
+            self._extensions = 0
+            self._highest = max(self._highest, until)
         self._until = until
 
-    def _extend(self, connection: apsw.Connection, timestamp: int, now: int) -> None:
+    def _extend(self, connection: apsw.Connection, timestamp: int, clock_time: int) -> None:
         reach = timestamp
-        if alone := self._alone:
+        if extensions := self._extensions:
             # By the clock; while that is behind the timestamps that were given out, by as many as were used.
             reach = max(
-                now + min(_FIRST << min(alone - 1, 10), _LONGEST), timestamp + min(1 << min(alone - 1, 10), _FIRST)
+                clock_time + min(_FIRST << min(extensions - 1, 10), _LONGEST),
+                timestamp + min(1 << min(extensions - 1, 10), _FIRST),
             )
         connection.execute(_EXTEND, (reach, self._owner))
         self._until = reach
-        self._alone = alone + 1
+        self._extensions = extensions + 1
         self._wrote = True
 
 
@@ -151,7 +152,7 @@ def read_state(connection: apsw.Connection, path: str) -> tuple[int, int, int]:
     Raises:
         CorruptStore: the row is missing, or is none that was ever written.
     """
-    row = connection.execute(_READ).fetchone()
+    row = connection.execute(_READ_STATE).fetchone()
     if row is None:
         raise CorruptStore(f'"{path}": the row of {STATE} is missing; restore a backup')
     generation, until, owner = row
@@ -164,10 +165,10 @@ def read_state(connection: apsw.Connection, path: str) -> tuple[int, int, int]:
     return generation, until, owner
 
 
-def may_follow(later: tuple[Any, ...], earlier: tuple[Any, ...]) -> bool:
+def may_follow(current: tuple[Any, ...], previous: tuple[Any, ...]) -> bool:
     """Tell whether a file may say `READ_IDENTITY` of itself after it said something else.
 
     Time goes back by no more than was reserved, when a store that is closed gives that up.
     """
-    store, until = later
-    return bool(store == earlier[0] and until >= earlier[1] - _LONGEST)
+    store, until = current
+    return bool(store == previous[0] and until >= previous[1] - _LONGEST)

@@ -15,7 +15,7 @@ from ..driver.driver_errors import translated
 from .ticket_lock import fcntl
 
 PART = ".tablemapper-part"
-BESIDE = ("-wal", "-shm", "-journal")
+SIDE_FILES = ("-wal", "-shm", "-journal")
 """What SQLite keeps beside a file."""
 _PAGES = 1_000
 
@@ -35,10 +35,10 @@ def copy_store(
     """
     if target == ":memory:":
         raise StoreError('a backup needs a file; ":memory:" is none')
-    for beside in ("", *BESIDE):
-        if os.path.lexists(target + beside):
+    for suffix in ("", *SIDE_FILES):
+        if os.path.lexists(target + suffix):
             raise StoreError(
-                f'"{target}{beside}" is there already; a backup never overwrites: move it away, or choose another path'
+                f'"{target}{suffix}" is there already; a backup never overwrites: move it away, or choose another path'
             )
     directory = os.path.dirname(target)
     try:
@@ -104,9 +104,9 @@ def _lock(descriptor: int) -> None:
 
 
 def _remove(part: str) -> None:
-    for beside in (*BESIDE, ""):
-        if os.path.lexists(part + beside):
-            os.unlink(part + beside)
+    for suffix in (*SIDE_FILES, ""):
+        if os.path.lexists(part + suffix):
+            os.unlink(part + suffix)
 
 
 def copy_pages(
@@ -141,9 +141,9 @@ def copy_pages(
                 raise
 
         source(run)
-        found = copy.execute("PRAGMA quick_check(1)").fetchone()
-        if found != ("ok",):
-            raise CorruptStore(" ".join(str(found and found[0]).split()))
+        verdict = copy.execute("PRAGMA quick_check(1)").fetchone()
+        if verdict != ("ok",):
+            raise CorruptStore(" ".join(str(verdict and verdict[0]).split()))
     finally:
         quiet_close(copy)
 

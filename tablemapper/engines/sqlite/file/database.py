@@ -72,16 +72,16 @@ class File:
         self._location = location
         self.share = share
         self._new_queue = partial(CommitQueue, lock, share, sleep)
-        self._ended = ""
+        self._closed_reason = ""
         self._only = get_ident()  # the thread that uses the file; 0 if there were several
         self._reading = 0  # the thread that reads by the connection that writes
         self._sleep = sleep
-        self._known: weakref.WeakSet[apsw.Connection] = weakref.WeakSet()
-        self._held: weakref.WeakSet[Stream | Snapshot] = weakref.WeakSet()
+        self._connections: weakref.WeakSet[apsw.Connection] = weakref.WeakSet()
+        self._open_reads: weakref.WeakSet[Stream | Snapshot] = weakref.WeakSet()
         self._readers = ReaderPool(
             location,
-            self._known,
-            lambda: _members(self._held),
+            self._connections,
+            lambda: _members(self._open_reads),
             keep=readers if readers is not None else _CORES,
             most=most_readers,
             check_open=self.check_open,
@@ -94,7 +94,7 @@ class File:
             location,
             self._timestamps,
             self._new_queue(),
-            known=self._known,
+            connections=self._connections,
             check_open=self.check_open,
             monotonic=monotonic,
             waited=waited,
@@ -143,7 +143,7 @@ class File:
     def seek(self, sql: str, args: Sequence[Any] = (), fetch: Callable[[apsw.Cursor], Any] = _first) -> Any:
         """Return the row that one statement finds by its whole key, or None.
 
-        As long as one thread alone uses the file, it reads by the connection that writes: a write empties the caches of
+        As long as one thread alone uses the file, it reads by the connection that writes. A write empties the caches of
         all others, so only that one has the pages in its cache that were read or written last.
 
         Args:
@@ -181,7 +181,7 @@ class File:
     def stream(self, sql: str, args: Sequence[Any] = (), chunk: int = 256) -> Iterator[list[Row]]:
         """Return the rows of one statement in lists of at most ``chunk``; holds a reader until it ends or is closed."""
         stream = Stream(self, sql, args, chunk)
-        self._held.add(stream)
+        self._open_reads.add(stream)
         return stream
 
     def snapshot(self, *, cold: bool = False) -> Snapshot:
@@ -192,13 +192,13 @@ class File:
                 The state is held for as long as that takes.
         """
         snapshot = Snapshot(self, cold=cold)
-        self._held.add(snapshot)
+        self._open_reads.add(snapshot)
         return snapshot
 
-    def in_one_state(self, read: Callable[[Snapshot], Iterator[T]]) -> Iterator[T]:
+    def in_one_state(self, reader: Callable[[Snapshot], Iterator[T]]) -> Iterator[T]:
         """Yield what a function reads of one state; that is held until it ends or is closed."""
         with self.snapshot() as snapshot:
-            yield from read(snapshot)
+            yield from reader(snapshot)
 
     def by_writer(self, use: Callable[[Callable[..., list[Row]]], T]) -> T:
         """Call a function with one that reads one state of the file by the connection that writes; return its result.
@@ -238,8 +238,8 @@ class File:
 
     def check_open(self) -> None:
         """Raise :class:`StoreClosed` if the file is closed, or the parent's."""
-        if self._ended:
-            raise StoreClosed(f'"{self.path}" {self._ended}')
+        if self._closed_reason:
+            raise StoreClosed(f'"{self.path}" {self._closed_reason}')
 
     # Writing
 
@@ -262,22 +262,22 @@ class File:
             OutcomeUnknown: the disk failed in COMMIT, and then again when the outcome was looked up.
             StoreError: the disk failed; nothing was written.
         """
-        return self._write(apply, generation, alone=False).outcome()
+        return self._write(apply, generation, exclusive=False).outcome()
 
     def write_alone(self, apply: Callable[[Writer], T], *, generation: int | None = None) -> tuple[T, float, float]:
-        """As `write`, for one that shares no commit with other threads: it writes so much that they would wait for it.
+        """Run ``apply`` as `write` does, in a commit of its own: it writes so much that other threads would wait for it.
 
         Returns:
-            Also the seconds from the begin of the transaction to the end of its commit, and these with the seconds in
-            which the log was copied afterwards; 0 for the latter if no others wrote within the last second.
+            The result, and two times in seconds. The first one is from the begin of the transaction to the end of its
+            commit. The second one adds the copying of the log; it is 0 if no others wrote within the last second.
         """
-        write = self._write(apply, generation, alone=True)
+        write = self._write(apply, generation, exclusive=True)
         return write.outcome(), write.seconds, write.delay
 
-    def _write(self, apply: Callable[[Writer], T], generation: int | None, *, alone: bool) -> PendingWrite[T]:
+    def _write(self, apply: Callable[[Writer], T], generation: int | None, *, exclusive: bool) -> PendingWrite[T]:
         if get_ident() != self._only:
             self._arrive()
-        write = self._writes.run(apply, generation, alone=alone)
+        write = self._writes.run(apply, generation, exclusive=exclusive)
         if self.monotonic() >= self._look_at:
             self._expire()
         return write
@@ -287,10 +287,10 @@ class File:
         return self._writes.connection
 
     def _expire(self) -> None:
-        now = self.monotonic()
-        self._look_at = now + min(self.warn_after, 1.0)
-        for held in _members(self._held):
-            held.expire(now)
+        moment = self.monotonic()
+        self._look_at = moment + min(self.warn_after, 1.0)
+        for open_read in _members(self._open_reads):
+            open_read.expire(moment)
 
     # The file as a whole
 
@@ -309,7 +309,7 @@ class File:
         try:
             lines = [str(line) for (line,) in (within or self).read("PRAGMA integrity_check")]
         except (StoreError, UnicodeError) as error:
-            if self._ended:
+            if self._closed_reason:
                 raise
             return [str(error)]
         return [] if lines == ["ok"] else lines
@@ -371,7 +371,7 @@ class File:
                 raise
 
         try:
-            with closing(self._location.alone()) as connection:
+            with closing(self._location.open_exclusive()) as connection:
                 with connection:
                     change(Writer(connection, self._timestamps))
                 vacuum(connection, proceed)
@@ -384,7 +384,7 @@ class File:
     @property
     def closed(self) -> bool:
         """Whether the file was closed, or belongs to the parent of this process."""
-        return bool(self._ended)
+        return bool(self._closed_reason)
 
     def close(self) -> None:
         """Close every connection; streams and snapshots that are open end with :class:`StoreClosed`. Twice is once.
@@ -395,23 +395,23 @@ class File:
         self._outside(self._close)
 
     def _close(self) -> None:
-        if self._ended:
+        if self._closed_reason:
             return
         connection, self._writes.connection = self._writes.connection, None
         if connection is not None:
             with suppress(Exception):  # else the allowance stays in the file, and the next timestamp is after it
                 self._writes.undo(connection)
                 self._writes.hand_back(connection)
-        self._ended = "was closed; open it again"
+        self._closed_reason = "was closed; open it again"
         self._readers.close()
-        for known in _members(self._known):
-            if known is not connection:
-                quiet_close(known)
+        for reader in _members(self._connections):
+            if reader is not connection:
+                quiet_close(reader)
         if connection is not None:
             quiet_close(connection)  # last, since a reader could not take the log back into the file
         self._writes.turns.close()
         if self._writes.is_lost():
-            raise self._location.gone()
+            raise self._location.lost_error()
 
     def __enter__(self) -> Self:
         return self
@@ -420,11 +420,11 @@ class File:
         self.close()
 
     def _forked(self) -> None:
-        self._ended = "was opened by the process that this one was forked from; open it again here"
-        for known in _members(self._known):
+        self._closed_reason = "was opened by the process that this one was forked from; open it again here"
+        for connection in _members(self._connections):
             # Never to be closed or freed here: SQLite would act on locks that are the parent's.
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(known))
-        self._known = weakref.WeakSet()
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+        self._connections = weakref.WeakSet()
         self._readers.forked()
         self._writes.connection = None
         self._writes.turns.forked()

@@ -35,26 +35,26 @@ class PendingWrite(Generic[T]):
         apply: writes, within a transaction.
         generation: the generation of the catalogue that ``apply`` was made for.
         until: the moment after which it waits for no other process.
-        alone: it shares no commit: it is large, or was given back by a group that failed.
+        exclusive: it shares no commit: it is large, or was given back by a group that failed.
         proof: a query that finds a row if and only if the write was committed.
-        done: its outcome is known, and in ``result`` or ``error``.
+        is_done: its outcome is known, and in ``result`` or ``error``.
         seconds: from the begin of its transaction to the end of its commit, if it was alone.
         delay: by how many seconds it delays others; 0 if none wrote within the last second.
     """
 
     proof: tuple[str, Sequence[Any]] | None = None
-    done = False
+    is_done = False
     error: BaseException | None = None
     result: Any = None
     seconds: float = 0.0
     delay: float = 0.0
     _ready: threading.Lock | None = None  # held until its thread is woken
 
-    def __init__(self, apply: Callable[[Writer], T], generation: int | None, until: float, alone: bool) -> None:  # noqa: FBT001
+    def __init__(self, apply: Callable[[Writer], T], generation: int | None, until: float, exclusive: bool) -> None:  # noqa: FBT001
         self.apply = apply
         self.generation = generation
         self.until = until
-        self.alone = alone
+        self.exclusive = exclusive
 
     def outcome(self) -> T:
         """Return the result of the write, or raise its error."""
@@ -103,7 +103,7 @@ class CommitQueue:
         self._pause = pause
         self._shared = False  # the last leader wrote for other threads, too
         self._main = threading.main_thread().ident
-        self._waiting: deque[PendingWrite[Any]] = deque()
+        self._pending: deque[PendingWrite[Any]] = deque()
 
     def run(self, write: PendingWrite[T], lead: Callable[[PendingWrite[T]], object]) -> T:
         """Do a write, in this thread or in that of a leader; return what it returned.
@@ -111,7 +111,7 @@ class CommitQueue:
         Args:
             lead: does a write, and those that `join` it; called with the lock held.
         """
-        if self._waiting or not self._try(write, lead):
+        if self._pending or not self._try(write, lead):
             self._wait(write, lead)
         return write.outcome()
 
@@ -121,9 +121,9 @@ class CommitQueue:
 
     def wake_next(self) -> None:
         """Wake the thread that waits longest; to be called by each that held the lock."""
-        if self._waiting:
+        if self._pending:
             with suppress(IndexError):  # a leader took it, or an interrupt did
-                self._waiting[0].wake()
+                self._pending[0].wake()
 
     def _try(self, write: PendingWrite[Any], lead: Callable[[PendingWrite[Any]], object]) -> bool:
         """Lead, if no other thread does; tell whether the write is done."""
@@ -143,7 +143,7 @@ class CommitQueue:
         return True
 
     def _lead(self, write: PendingWrite[Any], lead: Callable[[PendingWrite[Any]], object]) -> None:
-        if write.done:  # by the leader before
+        if write.is_done:  # by the leader before
             return
         try:
             if write.waits:
@@ -151,15 +151,15 @@ class CommitQueue:
             self.owner = threading.get_ident()
             lead(write)
         finally:
-            write.done = True
+            write.is_done = True
             self.owner = 0
 
     def _wait(self, write: PendingWrite[Any], lead: Callable[[PendingWrite[Any]], object]) -> None:
         ready = write.wait(self._new_lock)
         try:
-            self._waiting.append(write)
+            self._pending.append(write)
             while True:  # Python 3.12 and 3.13 let an interrupt out of a try where they jump back to a condition
-                if write.done or (self._is_next(write) and self._try(write, lead)):
+                if write.is_done or (self._is_next(write) and self._try(write, lead)):
                     return
                 ready.acquire(timeout=_PATIENCE)
         except BaseException:
@@ -172,22 +172,22 @@ class CommitQueue:
         Else the leader could be the one that came last, and wait for another process longer than the others want to.
         """
         try:
-            return self._waiting[0] is write
+            return self._pending[0] is write
         except IndexError:
             return True
 
     def _withdraw(self, write: PendingWrite[Any], ready: threading.Lock) -> None:
         """Leave the queue because of an interrupt; if a leader runs the write already, wait for its outcome."""
         try:
-            self._waiting.remove(write)
+            self._pending.remove(write)
         except ValueError:
-            while not write.done and self.lock.locked():
+            while not write.is_done and self.lock.locked():
                 ready.acquire(timeout=_PATIENCE)
         self.wake_next()
 
     def _take(self, write: PendingWrite[Any]) -> None:
         try:
-            self._waiting.remove(write)
+            self._pending.remove(write)
         except ValueError:
             raise interrupted() from None
 
@@ -195,16 +195,16 @@ class CommitQueue:
 
     def may_join(self, first: PendingWrite[Any]) -> bool:
         """Tell whether other writes may share the commit of one."""
-        return not first.alone and self.owner != self._main
+        return not first.exclusive and self.owner != self._main
 
     def join(self) -> PendingWrite[Any] | None:
         """Take the next write that shares the commit, None if there is none."""
         try:
-            write = self._waiting.popleft()
+            write = self._pending.popleft()
         except IndexError:
             return None
-        if write.alone:
-            self._waiting.appendleft(write)
+        if write.exclusive:
+            self._pending.appendleft(write)
             return None
         return write
 
@@ -212,15 +212,15 @@ class CommitQueue:
         """Wake the threads whose writes a leader has done."""
         for write in writes:
             self._shared = True
-            write.done = True
+            write.is_done = True
             write.wake()
 
     def give_back(self, writes: Sequence[PendingWrite[Any]]) -> None:
         """Put writes back to the head of the queue, each to be done alone."""
         for write in reversed(writes):
-            write.alone = True
+            write.exclusive = True
             write.error = None
-            self._waiting.appendleft(write)
+            self._pending.appendleft(write)
 
 
 def interrupted() -> OutcomeUnknown:

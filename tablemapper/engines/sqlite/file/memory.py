@@ -26,10 +26,10 @@ class MemoryFile(File):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._begun: weakref.WeakSet[_Begun[Any]] = weakref.WeakSet()
+        self._started_reads: weakref.WeakSet[_StartedRead[Any]] = weakref.WeakSet()
 
     def read(self, sql: str, args: Sequence[Any] = ()) -> list[Row]:
-        rows: list[Row] = self._alone(lambda connection: connection.execute(sql, args).fetchall())
+        rows: list[Row] = self._exclusive(lambda connection: connection.execute(sql, args).fetchall())
         return rows
 
     def get(self, sql: str, args: Sequence[Any] = ()) -> Row | None:
@@ -39,7 +39,7 @@ class MemoryFile(File):
     def seek(
         self, sql: str, args: Sequence[Any] = (), fetch: Callable[[apsw.Cursor], Any] = apsw.Cursor.fetchone
     ) -> Any:
-        return self._alone(lambda connection: fetch(connection.execute(sql, args)))
+        return self._exclusive(lambda connection: fetch(connection.execute(sql, args)))
 
     def stream(self, sql: str, args: Sequence[Any] = (), chunk: int = 256) -> Iterator[list[Row]]:
         return self.in_one_state(lambda snapshot: snapshot.stream(sql, args, chunk))
@@ -47,20 +47,20 @@ class MemoryFile(File):
     def snapshot(self, *, cold: bool = False) -> Snapshot:
         return _MemorySnapshot(self)
 
-    def in_one_state(self, read: Callable[[Snapshot], Iterator[T]]) -> Iterator[T]:
+    def in_one_state(self, reader: Callable[[Snapshot], Iterator[T]]) -> Iterator[T]:
         with (snapshot := self.snapshot()):
-            begun = _Begun(self, read(snapshot))
-            self._begun.add(begun)
+            started = _StartedRead(self, reader(snapshot))
+            self._started_reads.add(started)
         if self._within():
-            begun.finish()
-        return begun
+            started.finish()
+        return started
 
-    def _write(self, apply: Callable[[Writer], T], generation: int | None, *, alone: bool) -> PendingWrite[T]:
+    def _write(self, apply: Callable[[Writer], T], generation: int | None, *, exclusive: bool) -> PendingWrite[T]:
         def finish_and_apply(writer: Writer) -> T:
             self._finish()
             return apply(writer)
 
-        return super()._write(finish_and_apply, generation, alone=alone)
+        return super()._write(finish_and_apply, generation, exclusive=exclusive)
 
     def _compact(self, step: Callable[[], object], change: Callable[[Writer], object]) -> None:
         self._finish()
@@ -74,14 +74,14 @@ class MemoryFile(File):
 
     def _finish(self) -> None:
         """Read what is left of every read that was begun."""
-        for begun in list(self._begun):
-            begun.finish()
+        for started in list(self._started_reads):
+            started.finish()
 
     def _within(self) -> bool:
         """Tell whether this thread is in a write, or in a snapshot."""
         return self._writes.queue.is_mine()
 
-    def _alone(self, use: Callable[[apsw.Connection], T]) -> T:
+    def _exclusive(self, use: Callable[[apsw.Connection], T]) -> T:
         if self._within():
             return self._use(use)
         with self._writes.queue.lock:
@@ -96,37 +96,37 @@ class MemoryFile(File):
             raise translated(error, self.path) from error
 
     def _backup_source(self, copy: Callable[[apsw.Connection], None]) -> None:
-        self._alone(copy)
+        self._exclusive(copy)
 
 
 class _MemorySnapshot(Snapshot):
     """Keeps all other threads out while it is open."""
 
-    __slots__ = ("_alone", "_memory")
+    __slots__ = ("_exclusive", "_memory")
 
     def __init__(self, file: MemoryFile) -> None:
         super().__init__(file)
         self._memory = file
-        self._alone: Generator[None] | None = None
+        self._exclusive: Generator[None] | None = None
 
     def __enter__(self) -> Self:
         file = self._memory
         file.check_open()
         queue = file._writes.queue
         if queue.owner != threading.get_ident():
-            self._alone = alone = _alone(queue)
-            next(alone)
+            self._exclusive = lock_steps = _hold_lock(queue)
+            next(lock_steps)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._alone is not None:
-            self._alone.close()
+        if self._exclusive is not None:
+            self._exclusive.close()
 
     def read(self, sql: str, args: Sequence[Any] = ()) -> list[Row]:
         return self._memory.read(sql, args)
 
-    def read_each(self, sql: str, several: Sequence[Sequence[Any]]) -> list[Row]:
-        return self._memory._alone(lambda connection: connection.executemany(sql, several).fetchall())
+    def read_each(self, sql: str, arguments: Sequence[Sequence[Any]]) -> list[Row]:
+        return self._memory._exclusive(lambda connection: connection.executemany(sql, arguments).fetchall())
 
     def get(self, sql: str, args: Sequence[Any] = ()) -> Row | None:
         return self._memory.get(sql, args)
@@ -138,7 +138,7 @@ class _MemorySnapshot(Snapshot):
             yield rows
 
 
-def _alone(queue: CommitQueue) -> Generator[None]:
+def _hold_lock(queue: CommitQueue) -> Generator[None]:
     """Hold the lock from the first step until it is closed or freed: an interrupt between two steps cannot keep it."""
     with queue.lock:
         try:
@@ -148,13 +148,13 @@ def _alone(queue: CommitQueue) -> Generator[None]:
             queue.owner = 0
 
 
-class _Begun(Generic[T]):
+class _StartedRead(Generic[T]):
     """A read that was begun, and goes on as it is asked for more; what is left is read before anything is written."""
 
     def __init__(self, file: MemoryFile, items: Iterator[T]) -> None:
         self._file = file
         self._items: Iterator[T] | None = items
-        self._left: deque[T] = deque()
+        self._remaining: deque[T] = deque()
         self._error: BaseException | None = None
 
     def __iter__(self) -> Iterator[T]:
@@ -164,8 +164,8 @@ class _Begun(Generic[T]):
         with self._file.snapshot():
             if self._items is not None:
                 return next(self._items)
-        if self._left:
-            return self._left.popleft()
+        if self._remaining:
+            return self._remaining.popleft()
         if self._error is not None:
             raise self._error
         raise StopIteration
@@ -174,7 +174,7 @@ class _Begun(Generic[T]):
         """Read what is left; an error is raised when more is asked for."""
         items, self._items = self._items, None
         try:
-            self._left.extend(items or ())
+            self._remaining.extend(items or ())
         except BaseException as error:
             self._error = error
             if not isinstance(error, Exception):

@@ -21,7 +21,7 @@ from ....errors import CorruptStore, NotAStore, OutcomeUnknown, StoreError
 from ..driver.connections import DatabaseLocation, quiet_close
 from ..driver.driver_errors import translated
 from ..driver.timestamps import SET_PROGRESS, read_state
-from .backup import BESIDE, copy_pages, give_name, new_part, sweep, sync
+from .backup import SIDE_FILES, copy_pages, give_name, new_part, sweep, sync
 from .ticket_lock import remove_tickets
 
 _DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
@@ -43,19 +43,19 @@ def restore(
     verify: Callable[[BackupReader], object] | None = None,
 ) -> None:
     """Put a copy of a backup in a place; see `opening.restore_file`."""
-    for location, what in ((backup, "a backup"), (place, "what is restored")):
+    for location, role in ((backup, "a backup"), (place, "what is restored")):
         if location.in_memory:
-            raise StoreError(f'{what} needs a file; ":memory:" is none')
+            raise StoreError(f'{role} needs a file; ":memory:" is none')
     target = place.path
     try:
-        taken = _look(place, overwrite=overwrite)
+        is_occupied = _look(place, overwrite=overwrite)
         backup.prepare(create=False)
-        if taken and os.path.samefile(backup.path, target):
+        if is_occupied and os.path.samefile(backup.path, target):
             raise StoreError(f'"{target}" is the backup itself; nothing was changed: name another place')
         directory = os.path.dirname(target)
         sweep(directory)
         with ExitStack() as stack, new_part(target) as part:
-            old = _keep_out(place, stack) if taken else None
+            old = _keep_out(place, stack) if is_occupied else None
             if not remove_tickets(target):
                 raise place.in_use()
             try:
@@ -65,16 +65,16 @@ def restore(
                 raise CorruptStore(
                     f'the backup "{backup.path}" is damaged; nothing was changed: take another one ({damage})'
                 ) from damage
-            if taken:
+            if is_occupied:
                 _take_access(part, target)
             sync(part)
             if old is not None:
                 old.settle()
-            for beside in BESIDE:
+            for suffix in SIDE_FILES:
                 with suppress(FileNotFoundError):
-                    os.unlink(target + beside)
+                    os.unlink(target + suffix)
             sync(directory)  # else a power cut could bring the old log back beside the new file
-            if taken:
+            if is_occupied:
                 os.replace(part, target)
             else:
                 give_name(part, target)
@@ -89,16 +89,16 @@ def restore(
 
 def _look(place: DatabaseLocation, *, overwrite: bool) -> bool:
     """Tell whether something is in a place, and refuse what is not to be replaced."""
-    there = [end for end in ("", *_LOGS) if _is_there(place.path + end)]
-    if there and not overwrite:
+    present = [end for end in ("", *_LOGS) if _is_there(place.path + end)]
+    if present and not overwrite:
         raise StoreError(
-            f'"{place.path}{there[0]}" is there already; pass overwrite=True to replace it, or name another place'
+            f'"{place.path}{present[0]}" is there already; pass overwrite=True to replace it, or name another place'
         )
-    if "" in there and not stat.S_ISREG(os.lstat(place.path).st_mode):
+    if "" in present and not stat.S_ISREG(os.lstat(place.path).st_mode):
         raise StoreError(f'"{place.path}" is not a regular file, and was left as it is: name the file itself')
     if not os.path.isdir(os.path.dirname(place.path)):
         raise StoreError(f'"{place.path}": its directory does not exist; create that first')
-    return "" in there
+    return "" in present
 
 
 def _is_there(path: str) -> bool:
@@ -132,7 +132,7 @@ def _keep_out(place: DatabaseLocation, stack: ExitStack) -> _Old | None:
     """
     try:
         place.prepare(create=False)
-        connection = place.alone()
+        connection = place.open_exclusive()
     except (NotAStore, CorruptStore):
         stack.enter_context(_locked(place))
         return None
@@ -164,19 +164,22 @@ def _locked(place: DatabaseLocation) -> Iterator[None]:
 def _read(backup: DatabaseLocation, copy: Callable[[apsw.Connection], None]) -> None:
     """Read one state of a backup, and put no file beside it unless one is there."""
     at_rest = not any(_is_there(backup.path + end) for end in _LOGS)
-    before = os.stat(backup.path)
+    status_before = os.stat(backup.path)
     with closing(backup.reader(immutable=at_rest)) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT 1 FROM sqlite_schema").fetchall()
         copy(reader)
-    after = os.stat(backup.path)
-    if at_rest and (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+    status_after = os.stat(backup.path)
+    if at_rest and (status_before.st_size, status_before.st_mtime_ns) != (
+        status_after.st_size,
+        status_after.st_mtime_ns,
+    ):
         raise StoreError(f'"{backup.path}" was written while it was copied; nothing was changed: restore again')
 
 
 def _adopt(copy: DatabaseLocation, old: _Old | None, verify: Callable[[BackupReader], object] | None) -> None:
     """Make a copy a store that goes on where the other one ended, in one file, and verify it."""
-    with closing(copy.alone()) as new:
+    with closing(copy.open_exclusive()) as new:
         _use_journal(new)
         generation, until, _ = read_state(new, copy.path)
         if old is not None:
@@ -200,10 +203,10 @@ def _use_journal(connection: apsw.Connection) -> None:
 def _take_access(part: str, target: str) -> None:
     """Give the copy the permissions of the file that it replaces."""
     if hasattr(os, "chown"):
-        before = os.stat(target)
+        replaced = os.stat(target)
         with suppress(PermissionError):
-            os.chown(part, before.st_uid, before.st_gid)
-        os.chmod(part, stat.S_IMODE(before.st_mode))
+            os.chown(part, replaced.st_uid, replaced.st_gid)
+        os.chmod(part, stat.S_IMODE(replaced.st_mode))
 
 
 def _make_safe(target: str, directory: str) -> None:

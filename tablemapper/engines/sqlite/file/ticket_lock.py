@@ -7,8 +7,8 @@ that byte locked until it has written, and waits for the lock of the byte before
 tickets, and a process that asks again at once is last, however much faster it is than the one that has to wake up.
 
 This gives order, and nothing else. SQLite's lock still decides which process may write. A process that dies gives back
-what it held. A process that is stopped while it has a ticket holds up the queue for a moment only: once the queue
-stands still while SQLite's lock is free, the next thread writes without its turn and gives its ticket back, and so the
+what it held. A process that is stopped while it has a ticket holds up the queue for a moment only. Once the queue
+stands still while SQLite's lock is free, the next thread writes without its turn and gives its ticket back. So the
 queue goes on behind it. Where there are no such locks (a file system without, Windows) there is no order.
 """
 
@@ -47,8 +47,8 @@ def _nothing() -> None:
 class _Tickets:
     """The tickets in an open file. The last reference to go closes it, and the last process to do so removes it.
 
-    Its locks are those of an open file, not of a process, so that two stores of one process wait for each other too,
-    and closing one file loses no lock of another. Where they cannot be had of parts of a file (macOS) there is no
+    Its locks are those of an open file, not of a process. So two stores of one process wait for each other too, and
+    closing one file loses no lock of another. Where they cannot be had of parts of a file (macOS) there is no
     order, and the file stays.
 
     Attributes:
@@ -113,14 +113,14 @@ class _Tickets:
         else:
             self.give()
 
-    def served(self) -> int:
+    def last_served(self) -> int:
         """Return the last ticket that had its turn."""
         return self._header()[1]
 
     def passed_over(self, ticket: int) -> bool:
         """Tell whether later tickets have their turns already."""
-        drawn, served = self._header()
-        return 0 < ticket < served <= drawn
+        drawn, last_served = self._header()
+        return 0 < ticket < last_served <= drawn
 
     def close(self, *, remove: bool = False) -> None:
         """Close the file, and remove it if no other store has it open."""
@@ -140,8 +140,8 @@ class _Tickets:
             self.close(remove=True)
 
     def _header(self) -> tuple[int, int]:
-        drawn, served = _HEADER.unpack(os.pread(self._descriptor, _HEADER.size, 0).ljust(_HEADER.size, b"\0"))
-        return drawn, served
+        drawn, last_served = _HEADER.unpack(os.pread(self._descriptor, _HEADER.size, 0).ljust(_HEADER.size, b"\0"))
+        return drawn, last_served
 
     def _lock(self, byte: int, *, wait: bool, kind: int | None = None) -> None:
         lock = struct.pack(_FLOCK, fcntl.F_WRLCK if kind is None else kind, os.SEEK_SET, byte, 1, 0)
@@ -210,12 +210,12 @@ class TicketLock:
             self.give = tickets.give
             while True:
                 waiter = self._waiter  # there is one already if the last call was out of time
-                if waiter is None or waiter.ended:
+                if waiter is None or waiter.has_turn:
                     waiter = self._waiter = self._ask(tickets)
                 if waiter is None or waiter.wait(self._looks(tickets, waiter, until)):
                     self._waiter = None
                     return True
-                if waiter.ended:  # nobody wanted the turn when it came
+                if waiter.has_turn:  # nobody wanted the turn when it came
                     continue
                 if tickets.passed_over(waiter.ticket):  # it is behind one that is stopped, while others go on
                     tickets.give_one(waiter.ticket)
@@ -248,11 +248,11 @@ class TicketLock:
 
     def _looks(self, tickets: _Tickets, waiter: _Waiter, until: float) -> Iterator[float]:
         """Yield how long to wait until the next look, as long as there is time and the turn may come."""
-        served, still = tickets.served(), 0
-        while (left := until - self._monotonic()) > 0 and not tickets.passed_over(waiter.ticket):
-            yield min(left, _LOOK)
-            before, served = served, tickets.served()
-            still = still + 1 if served == before else 0
+        turn, still = tickets.last_served(), 0
+        while (remaining := until - self._monotonic()) > 0 and not tickets.passed_over(waiter.ticket):
+            yield min(remaining, _LOOK)
+            turn_before, turn = turn, tickets.last_served()
+            still = still + 1 if turn == turn_before else 0
             if still >= _LOOKS and self._is_free():
                 return
 
@@ -284,14 +284,14 @@ class _Waiter:
         ticket: the own one; None if it is still to be drawn.
 
     Attributes:
-        ended: the turn came.
+        has_turn: the turn came.
         ticket: the own one; 0 as long as it is not drawn.
     """
 
     def __init__(self, tickets: _Tickets, ticket: int | None, new_lock: Callable[[], threading.Lock]) -> None:
-        self.ended = False
+        self.has_turn = False
         self.ticket = ticket or 0
-        self._wanted = False
+        self._is_wanted = False
         self._deciding = new_lock()
         self._came = new_lock()
         self._came.acquire()
@@ -304,9 +304,9 @@ class _Waiter:
                 tickets.follow(self.ticket, wait=True)
         finally:
             with self._deciding:
-                self.ended = True
+                self.has_turn = True
                 with suppress(OSError):
-                    if not self._wanted:
+                    if not self._is_wanted:
                         tickets.give_one(self.ticket)
                 self._came.release()
 
@@ -315,11 +315,11 @@ class _Waiter:
         came = False
         try:
             with self._deciding:
-                self._wanted = not self.ended
-            came = self._wanted and any(self._came.acquire(timeout=seconds) for seconds in looks)
+                self._is_wanted = not self.has_turn
+            came = self._is_wanted and any(self._came.acquire(timeout=seconds) for seconds in looks)
         finally:
             if not came:
                 with self._deciding:
-                    came = self._wanted and self.ended
-                    self._wanted = False
+                    came = self._is_wanted and self.has_turn
+                    self._is_wanted = False
         return came

@@ -50,7 +50,7 @@ class Transactions:
         timestamps: Timestamps,
         queue: CommitQueue,
         *,
-        known: weakref.WeakSet[apsw.Connection],
+        connections: weakref.WeakSet[apsw.Connection],
         check_open: Callable[[], None],
         monotonic: Callable[[], float],
         waited: Callable[[], float],
@@ -72,26 +72,26 @@ class Transactions:
         self._path = location.path
         self._location = location
         self._timestamps = timestamps
-        self._known = known
+        self._connections = connections
         self._check_open = check_open
         self._monotonic = monotonic
         self._waited = waited
         self._busy = location.busy_handler()
 
-    def run(self, apply: Callable[[Writer], T], generation: int | None, *, alone: bool) -> PendingWrite[T]:
+    def run(self, apply: Callable[[Writer], T], generation: int | None, *, exclusive: bool) -> PendingWrite[T]:
         """Run a write, in this thread or in that of a leader, and return what became of it."""
         self._location.check_writable()
         queue = self.queue
         if queue.owner:
             self.check_outside()
-        write = PendingWrite(apply, generation, self.deadline() - self._waited(), alone)
+        write = PendingWrite(apply, generation, self.deadline() - self._waited(), exclusive)
         if queue.share > 1:
             queue.run(write, self._lead)
             return write
         with queue.lock:
             queue.owner = get_ident()
             try:
-                self._commit(write, [], joined=False)
+                self._commit(write, [], shared=False)
             finally:
                 queue.owner = 0
         return write
@@ -129,26 +129,26 @@ class Transactions:
 
     def _lead(self, first: PendingWrite[Any]) -> None:
         """Commit a write, and those that wait with it."""
-        others: list[PendingWrite[Any]] = []
+        followers: list[PendingWrite[Any]] = []
         try:
             try:
-                self._commit(first, others, joined=self.queue.may_join(first))
+                self._commit(first, followers, shared=self.queue.may_join(first))
             except Exception as error:
-                if not others or isinstance(error, OutcomeUnknown):
+                if not followers or isinstance(error, OutcomeUnknown):
                     raise
                 # One of them may be what the disk cannot take, and no other is to suffer: each is done alone.
-                self.queue.give_back(others)
-                others = []
-                self._commit(first, others, joined=False)
+                self.queue.give_back(followers)
+                followers = []
+                self._commit(first, followers, shared=False)
         except BaseException as error:
-            for write in others:
+            for write in followers:
                 write.error = type(error)(str(error)) if isinstance(error, OutcomeUnknown) else interrupted()
             raise
         finally:
-            self.queue.finish(others)
+            self.queue.finish(followers)
 
-    def _commit(self, first: PendingWrite[Any], others: list[PendingWrite[Any]], *, joined: bool) -> None:
-        """Run a write in a transaction, add to ``others`` those that joined, and commit."""
+    def _commit(self, first: PendingWrite[Any], followers: list[PendingWrite[Any]], *, shared: bool) -> None:
+        """Run a write in a transaction, add to ``followers`` those that joined, and commit."""
         self._busy.until = first.until
         connection = self.connection or self.reconnect()
         timestamps = self._timestamps
@@ -158,9 +158,9 @@ class Transactions:
         # Until its slice of time is over, this process writes on without another ticket. The owner of the next one finds
         # SQLite's lock free between two of these writes.
         takes_turn = self._was_long or self._slice_until <= first.until < self._in_company_until
-        if first.alone is not self._copies_later:
-            connection.wal_autocheckpoint(2 * WAL_PAGES if first.alone else WAL_PAGES)
-            self._copies_later = first.alone
+        if first.exclusive is not self._copies_later:
+            connection.wal_autocheckpoint(2 * WAL_PAGES if first.exclusive else WAL_PAGES)
+            self._copies_later = first.exclusive
         try:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")  # an interrupt came between two steps of an earlier write
@@ -168,13 +168,13 @@ class Transactions:
                 self.turns.take(first.until)
                 self._slice_until = self.deadline() + _SLICE
             with connection:
-                if first.alone:
+                if first.exclusive:
                     began = self._monotonic()
                 try:
                     timestamp = timestamps.begin(connection)
                     self._apply(first, timestamp)
-                    if joined:
-                        self._gather(connection, others)
+                    if shared:
+                        self._gather(connection, followers)
                     applied = True
                 except BaseException as error:
                     # A disk error may have ended the transaction; apsw then raises that it cannot roll back.
@@ -189,7 +189,7 @@ class Transactions:
             if timestamps.others_wrote or self._wrote_last not in (0, thread):
                 self._beside_until = until + _COMPANY
             self._wrote_last = thread
-            if first.alone:
+            if first.exclusive:
                 first.seconds = until - self._location.timeout - began
             self._was_long = until - first.until > _LONG
             if timestamps.others_wrote:
@@ -200,18 +200,18 @@ class Transactions:
             if not applied:
                 ours = self._undone(connection, error, raised)
                 raise ours from ours.__cause__
-            self._settle(error, [first, *others])
+            self._settle(error, [first, *followers])
         finally:
             if takes_turn:
                 self.turns.give()
-        if first.alone:
+        if first.exclusive:
             self._copy_log(connection)
             if until < self._beside_until:
                 first.delay = _DELAY * (self._monotonic() - began)
         self._unchecked = True
         if until >= self._check_at:
             self._check_at = until + _CHECK
-            self._look(first, *others)
+            self._look(first, *followers)
 
     def _undone(self, connection: apsw.Connection, error: Exception, raised: BaseException | None) -> Any:
         """Undo a transaction that did not come to its commit; return the error to raise.
@@ -232,7 +232,7 @@ class Transactions:
         if self.is_lost():
             self._check_at = _NEVER
             for write in writes:
-                write.error = self._location.gone()
+                write.error = self._location.lost_error()
 
     def _copy_log(self, connection: apsw.Connection) -> None:
         """Copy the log into the file after a write that was alone, once it is long.
@@ -281,12 +281,12 @@ class Transactions:
         write.result = write.apply(writer)
         write.proof = writer.proof
 
-    def _gather(self, connection: apsw.Connection, others: list[PendingWrite[Any]]) -> None:
+    def _gather(self, connection: apsw.Connection, followers: list[PendingWrite[Any]]) -> None:
         """Run the writes that wait, each in a savepoint of its own."""
         queue, timestamps = self.queue, self._timestamps
         until = self._monotonic() + _GATHER
-        while len(others) + 1 < queue.share and (write := queue.join()) is not None:
-            others.append(write)
+        while len(followers) + 1 < queue.share and (write := queue.join()) is not None:
+            followers.append(write)
             generation = timestamps.generation
             timestamp = timestamps.next(connection)  # before the savepoint, which would undo what the file allows
             try:
@@ -332,8 +332,8 @@ class Transactions:
             if present:
                 # The system may take pages that it failed to sync for clean: only a copy in the file itself can be
                 # trusted.
-                behind, done = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-                final = behind == done
+                log_frames, copied_frames = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                final = log_frames == copied_frames
         except Exception as failure:
             self.disconnect()
             if (interrupt := interrupt_behind(failure)) is not None:
@@ -353,7 +353,7 @@ class Transactions:
     def connect(self, *, create: bool = False) -> apsw.Connection:
         """Open the connection that writes."""
         connection = self._location.writer(self._busy, create=create)
-        self._known.add(connection)
+        self._connections.add(connection)
         self._timestamps.forget()
         self._writer = Writer(connection, self._timestamps)
         self._copies_later = False
@@ -403,13 +403,13 @@ def _present(
     A later write of the transaction may have changed what an earlier one wrote; nothing changed what the last one
     wrote.
     """
-    last = True
+    is_last = True
     for write in reversed(writes):
         if write.proof is not None:
             if connection.execute(*write.proof).fetchone() is not None:
                 return True
-            if last:
+            if is_last:
                 return False
         if write.error is None:
-            last = False
+            is_last = False
     return None if proof is None else connection.execute(*proof).fetchone() is not None

@@ -1,4 +1,4 @@
-"""What a write transaction is given to write with: its connection, and rows in the order that suits a table."""
+"""The writer of a transaction: its connection, its timestamp, and rows in the order that suits a table."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ from ..sql.catalogue_table import (
     SCHEMA,
     CatalogueRead,
     as_corruption,
-    changed,
+    mismatch,
     read_catalogue,
     read_generation,
 )
@@ -55,20 +55,20 @@ _SERVICE_TABLES = {
 }
 """The tables beside the catalogue: the progress of builds and copies, the duplicates of unique values, the entities
 that changed since they were copied, and the entities that each was converted to."""
-_OWN = (STATE, "sqlite_sequence", "sqlite_stat1")  # tables that are SQLite's, or of every file
+_COMMON_TABLES = (STATE, "sqlite_sequence", "sqlite_stat1")  # tables that are SQLite's, or of every file
 _AT_ONCE = 1_000  # entities over which an index or aggregate is built in the transaction that registers it
 _DIFFER = "the models are not those that the file was written with"
 _log = logging.getLogger("tablemapper.sqlite")
 
 
-def evolution_of(catalogue: Catalogue, schema: Schema, read: CatalogueRead, now: int = 0) -> Evolution:
+def evolution_of(catalogue: Catalogue, schema: Schema, query: CatalogueRead, timestamp: int = 0) -> Evolution:
     """Compare a catalogue with a schema; raise SchemaMismatch with all differences if the file cannot take it over."""
     schema = _without_twins(catalogue, schema)
     evolution = evolve(
-        catalogue.models, catalogue.versions, schema, _Contents(catalogue, read), catalogue.history, now=now
+        catalogue.models, catalogue.versions, schema, _Contents(catalogue, query), catalogue.history, now=timestamp
     )
     if catalogue.staged is not None and (evolution.faults or evolution.dropped or _disturbs(evolution, catalogue)):
-        raise _under_way(catalogue, evolution, read)
+        raise _under_way(catalogue, evolution, query)
     if evolution.faults:
         forms = {model.name: model.form for model in schema.models}
         raise SchemaMismatch(_DIFFER, evolution.faults, changes=evolution.stopping, old=catalogue.models, new=forms)
@@ -79,7 +79,10 @@ def evolution_of(catalogue: Catalogue, schema: Schema, read: CatalogueRead, now:
 
 @as_corruption()
 def as_it_is(
-    schema: Schema | None, ways_back: Sequence[BackwardConversion], read: CatalogueRead, known: Schema | None = None
+    schema: Schema | None,
+    ways_back: Sequence[BackwardConversion],
+    query: CatalogueRead,
+    known_schema: Schema | None = None,
 ) -> SqliteSchema:
     """Return the schema of a file that is not to be changed: that of some classes, or of all that its catalogue has.
 
@@ -88,9 +91,11 @@ def as_it_is(
     Raises:
         SchemaMismatch: the file would have to be changed for the classes.
     """
-    entries = read(SCHEMA)
-    catalogue, generation = read_catalogue(read, entries), read_generation(read)
-    schema = registration.as_it_is("the file", schema, catalogue, lambda one: evolution_of(catalogue, one, read), known)
+    entries = query(SCHEMA)
+    catalogue, generation = read_catalogue(query, entries), read_generation(query)
+    schema = registration.as_it_is(
+        "the file", schema, catalogue, lambda file_schema: evolution_of(catalogue, file_schema, query), known_schema
+    )
     sqlite = SqliteSchema(schema, catalogue, generation, ways_back)
     verify(entries, sqlite, catalogue)
     return sqlite
@@ -103,8 +108,8 @@ def _without_twins(catalogue: Catalogue, schema: Schema) -> Schema:
         SchemaMismatch: a class uses them and differs from its form there; a twin cannot be changed.
     """
     faults = []
-    used = {twin.migration for twin in mirror_readers(catalogue, schema.models)}
-    twins = [(twin, twin.migration in used or not catalogue.group(twin)) for twin in catalogue.twins]
+    read_migrations = {twin.migration for twin in mirror_readers(catalogue, schema.models)}
+    twins = [(twin, twin.migration in read_migrations or not catalogue.group(twin)) for twin in catalogue.twins]
     models: list[Model] = []
     for model in schema.models:
         names = {model.name, model.name if model.aggregate is None else model.aggregate.source.__name__}
@@ -127,17 +132,17 @@ def _without_twins(catalogue: Catalogue, schema: Schema) -> Schema:
     return schema if len(models) == len(schema.models) else Schema(tuple(models))
 
 
-def _under_way(catalogue: Catalogue, evolution: Evolution, read: CatalogueRead) -> SchemaMismatch:
+def _under_way(catalogue: Catalogue, evolution: Evolution, query: CatalogueRead) -> SchemaMismatch:
     """Return the error for a schema that needs a migration which is still under way."""
     assert catalogue.staged is not None
-    done, total = read(f"SELECT sum(done), sum(total) FROM {COPIES}")[0]
-    ((now,),) = read(f"SELECT until FROM {STATE}")
-    last = catalogue.history.entries[-1]
-    spent = (now - last.started) / 1e6  # until something was last written
-    known = 0 < done < total and last.switched is None  # (an undoing notes no start)
-    left = f", about {max(1, spent * (total - done) / done):,.0f} s left" if known else ""
+    copied, total = query(f"SELECT sum(done), sum(total) FROM {COPIES}")[0]
+    ((until,),) = query(f"SELECT until FROM {STATE}")
+    last_entry = catalogue.history.entries[-1]
+    spent = (until - last_entry.started) / 1e6  # until something was last written
+    is_estimable = 0 < copied < total and last_entry.switched is None  # (an undoing notes no start)
+    time_left = f", about {max(1, spent * (total - copied) / copied):,.0f} s left" if is_estimable else ""
     return SchemaMismatch(
-        f"{catalogue.staged.migration} is under way ({100 * done // max(done, total, 1)} %{left}); it can be opened so once "
+        f"{catalogue.staged.migration} is under way ({100 * copied // max(copied, total, 1)} %{time_left}); it can be opened so once "
         "that has switched", evolution.faults,
     )  # fmt: skip
 
@@ -156,9 +161,9 @@ def _disturbs(evolution: Evolution, catalogue: Catalogue) -> bool:
 class _Contents(StoredContents):
     """The rows of a file, as the rules of evolution read them."""
 
-    def __init__(self, catalogue: Catalogue, read: CatalogueRead) -> None:
+    def __init__(self, catalogue: Catalogue, query: CatalogueRead) -> None:
         self._catalogue = catalogue
-        self._read = read
+        self._query = query
 
     def _rows(self, name: str) -> tuple[Table, str]:
         table = self._catalogue.table_of(name)
@@ -169,13 +174,15 @@ class _Contents(StoredContents):
         return None if tombstone is None else str(tombstone)
 
     def count(self, name: str) -> int:
-        return count(self._read, self._catalogue.table_of(name), name)
+        return count(self._query, self._catalogue.table_of(name), name)
 
     def holds_other(self, name: str, property: str, value: Any) -> bool:
         table, rows = self._rows(name)
-        stored = value_sql(table, property, "t")
+        value_column = value_sql(table, property, "t")
         return bool(
-            self._read(f"SELECT 1 FROM {rows} AND {stored} IS NOT NULL AND {stored} IS NOT ? LIMIT 1", (value,))
+            self._query(
+                f"SELECT 1 FROM {rows} AND {value_column} IS NOT NULL AND {value_column} IS NOT ? LIMIT 1", (value,)
+            )
         )
 
     def holds_one_of(self, name: str, property: str, values: Sequence[Any]) -> bool:
@@ -183,23 +190,23 @@ class _Contents(StoredContents):
         if field.in_key:  # there is no column to look into
             return self.count(name) > 0
         table, rows = self._rows(name)
-        stored, places = value_sql(table, property, "t"), ", ".join("?" * len(values))
+        condition, places = value_sql(table, property, "t"), ", ".join("?" * len(values))
         if field.type.startswith("list["):
-            stored = f"EXISTS(SELECT 1 FROM json_each({stored}) WHERE value IN ({places}))"
+            condition = f"EXISTS(SELECT 1 FROM json_each({condition}) WHERE value IN ({places}))"
         else:
-            stored = f"{stored} IN ({places})"
-        return bool(self._read(f"SELECT 1 FROM {rows} AND {stored} LIMIT 1", tuple(values)))
+            condition = f"{condition} IN ({places})"
+        return bool(self._query(f"SELECT 1 FROM {rows} AND {condition} LIMIT 1", tuple(values)))
 
     def undeclared(self, name: str, extra: str, property: str) -> tuple[str, str] | None:
         table, rows = self._rows(name)
-        keys = self._read(
+        keys = self._query(
             f'SELECT "PartitionKey", "RowKey" FROM {rows} AND json_type({value_sql(table, extra, "t")}, ?) IS NOT NULL LIMIT 1',
             (f'$."{property}"',),
         )
         return keys[0] if keys else None
 
     def within(self, name: str, partition: Template, row: Template) -> Sequence[tuple[str, str]]:
-        keys = self._read(f'SELECT "PartitionKey", "RowKey" FROM {self._rows(name)[1]}')
+        keys = self._query(f'SELECT "PartitionKey", "RowKey" FROM {self._rows(name)[1]}')
         return [(pk, rk) for pk, rk in keys if partition.matches_prefix(pk) and row.matches_prefix(rk)]
 
 
@@ -217,22 +224,22 @@ def verify(entries: list[tuple[Any, ...]], sqlite: SqliteSchema, catalogue: Cata
     expected |= _values_tables(sqlite)
     for model in sqlite.models:
         if (table := sqlite.table_of(model)) != table.extended(model):
-            raise changed("table", table.name)
+            raise mismatch("table", table.name)
     # (Entity tables were compared when the catalogue was read. Of an index that this program does not know, nobody here knows
     # the statement.)
     unopened = {*meanings(catalogue)} - expected.keys()
     created = set()
     for kind, name, _, sql in entries:
         created.add(name)
-        if kind == "table" and (name in unopened or name in _OWN):
+        if kind == "table" and (name in unopened or name in _COMMON_TABLES):
             continue
         if kind == "index" and sql is None:  # SQLite's own, of a primary key
             continue
         if kind != "table" or expected.get(name) != sql:
-            raise changed(kind, name)
+            raise mismatch(kind, name)
     if missing := sorted(set(expected) - created):
         raise CorruptStore(f"the tables {', '.join(missing)} are missing; restore a backup")
-    return {name for kind, name, *_ in entries if kind == "table"} - {NAME, *_SERVICE_TABLES, *_OWN}
+    return {name for kind, name, *_ in entries if kind == "table"} - {NAME, *_SERVICE_TABLES, *_COMMON_TABLES}
 
 
 def _values_tables(sqlite: SqliteSchema) -> dict[str, str]:
@@ -241,26 +248,26 @@ def _values_tables(sqlite: SqliteSchema) -> dict[str, str]:
     return {name: values_ddl(name) for name in names}
 
 
-def has_to_change(catalogue: Catalogue, schema: Schema, read: CatalogueRead) -> bool:
+def has_to_change(catalogue: Catalogue, schema: Schema, query: CatalogueRead) -> bool:
     """Return whether a file has to be changed before it holds what a schema needs."""
     ruled = any(map(outdated, catalogue.parts))
-    return ruled or evolution_of(catalogue, schema, read).changed
+    return ruled or evolution_of(catalogue, schema, query).changed
 
 
 @as_corruption()
 def take_over(writer: Writer, schema: Schema) -> None:
     """Change a file so that it can store and maintain what a schema declares."""
-    change, read = CatalogueUpdate(writer), writer.read
-    by_other_rules = change.take(ruled_anew) is not change.before
-    evolution = evolution_of(change.catalogue, schema, read, writer.timestamp)
+    change, query = CatalogueUpdate(writer), writer.read
+    by_other_rules = change.take(ruled_anew) is not change.original
+    evolution = evolution_of(change.catalogue, schema, query, writer.timestamp)
     if evolution.changed:
         schema = _without_twins(change.catalogue, schema)
-        if not read_generation(read):  # (no classes are in a store, too, from which scripts have dropped all)
+        if not read_generation(query):  # (no classes are in a store, too, from which scripts have dropped all)
             for sql in (CREATE_CATALOGUE, *_SERVICE_TABLES.values()):
                 writer.execute(sql)
         for twin in unmatched_twins(change.catalogue, evolution):
             change.take(ended, twin, twin.migration)
-            evolution = evolution_of(change.catalogue, schema, read, writer.timestamp)
+            evolution = evolution_of(change.catalogue, schema, query, writer.timestamp)
         change.take(opened, schema, evolution)
         _build_small(change, writer, SqliteSchema(schema, change.catalogue))
         _log_changes(evolution)

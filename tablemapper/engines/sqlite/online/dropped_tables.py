@@ -46,16 +46,16 @@ def delete_class_rows(
 
 def clear_batch(writer: Writer, catalogue: Catalogue, most: int) -> BuildStep | None:
     """Delete the next rows, at most ``most``, of a table that a drop left, or the table; None if there is none."""
-    tombstone = next((each for each in catalogue.tombstones if each.tables), None)
+    tombstone = next((entry for entry in catalogue.tombstones if entry.tables), None)
     if tombstone is None:
         return None
     name = tombstone.tables[0]
     rows = delete_rows(writer, name, most)
-    ended: tuple[str, ...] = ()
+    ended_labels: tuple[str, ...] = ()
     if rows < most:
         change(writer, cleared, name)
-        ended = () if tombstone.tables[1:] else (tombstone.label,)
-    return BuildStep(tombstone.label, rows, rows, 0, ended, clearing=True)
+        ended_labels = () if tombstone.tables[1:] else (tombstone.label,)
+    return BuildStep(tombstone.label, rows, rows, 0, ended_labels, clearing=True)
 
 
 def delete_rows(writer: Writer, table: str, most: int) -> int:
@@ -64,6 +64,6 @@ def delete_rows(writer: Writer, table: str, most: int) -> int:
     key = ", ".join(
         [quoted(name) for _, name in sorted((column[5], str(column[1])) for column in columns if column[5])]
     )
-    before = writer.total_changes()
+    count_before = writer.total_changes()
     writer.execute(f"DELETE FROM {quoted(table)} WHERE ({key}) IN (SELECT {key} FROM {quoted(table)} LIMIT ?)", (most,))
-    return writer.total_changes() - before
+    return writer.total_changes() - count_before

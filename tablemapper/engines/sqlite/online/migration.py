@@ -100,18 +100,18 @@ class SqliteMigrations:
         self._copying.use(
             self._schema(transition.old, self._catalogue),
             self._schema(transition.new, staged.catalogue),
-            self._former(transition),
+            self._former_schema(transition),
         )
 
     def _schema(self, schema: Schema, catalogue: Catalogue) -> SqliteSchema:
         # (Without versions, as these refuse a form that was retired, and a migration may declare it again.)
         return SqliteSchema(schema, attrs.evolve(catalogue, versions=Versions()), self._generation)
 
-    def _former(self, transition: Transition) -> SqliteSchema:
+    def _former_schema(self, transition: Transition) -> SqliteSchema:
         """Return the classes as they were before a migration that is undone; none if the migration set none aside."""
-        former = self._catalogue.former.get(transition.id, Catalogue())
-        models = [model for model in transition.new.models if transition.back and model.name in former.models]
-        return self._schema(Schema(tuple(models)), former)
+        former_catalogue = self._catalogue.former.get(transition.id, Catalogue())
+        models = [model for model in transition.new.models if transition.back and model.name in former_catalogue.models]
+        return self._schema(Schema(tuple(models)), former_catalogue)
 
     def forms(self) -> Forms:
         """Return the forms of the classes of the file."""
@@ -156,15 +156,15 @@ class SqliteMigrations:
 
     def _paced(self, write: Callable[[Writer], T]) -> tuple[T, StepTiming]:
         """Write by the catalogue as it is in that transaction; return the result and the pace of the transaction."""
-        followed = 0
+        follow_count = 0
         while True:
             try:
                 result, seconds, delay = self._file.write_alone(write, generation=self._generation)
                 return result, StepTiming(seconds, delay)
             except GenerationChanged:
-                if followed == _FOLLOWS:
+                if follow_count == _FOLLOWS:
                     raise
-                followed += 1
+                follow_count += 1
                 self.look()
 
     def _change(self, write: Callable[[Writer], T]) -> T:
@@ -188,14 +188,14 @@ class SqliteMigrations:
         """Start a migration, or continue it; return whether anything is to be copied: not if a twin has the result."""
 
         def write(writer: Writer) -> bool:
-            one = CatalogueUpdate(writer)
-            after = one.take(started, transition)
-            one.publish()
-            if after.staged is not None:
-                last = after.history.last(transition.id)
-                assert last is not None
-                self._started = last.started
-            return after.staged is not None
+            update = CatalogueUpdate(writer)
+            catalogue = update.take(started, transition)
+            update.publish()
+            if catalogue.staged is not None:
+                last_entry = catalogue.history.last(transition.id)
+                assert last_entry is not None
+                self._started = last_entry.started
+            return catalogue.staged is not None
 
         self._transition, self._copying = transition, Backfill(transition)
         return self._change(write)
@@ -206,7 +206,7 @@ class SqliteMigrations:
             return ()
         copying = Backfill(transition)
         source = self._schema(transition.old, self._catalogue)
-        copying.use(source, source, self._former(transition))
+        copying.use(source, source, self._former_schema(transition))
         with self._unchanged() as snapshot:
             return copying.lacking(snapshot)
 
@@ -229,20 +229,20 @@ class SqliteMigrations:
 
     def take_over(self, schema: Schema) -> bool:
         """Add to the catalogue what classes declare, as opening them does; return whether anything was added."""
-        before = self._generation
+        generation_before = self._generation
         self._change(lambda writer: take_over(writer, schema))
-        return self._generation != before
+        return self._generation != generation_before
 
     def step(self, most: int) -> CopyProgress:
         """Convert the next entities, at most ``most``, in one transaction; that of the last ones switches."""
         transition, copying = self._transition, self._copying
         assert transition is not None
         assert copying is not None
-        read, done, total, ended = 0, 0, 0, False
+        read_count, copied, total, at_end = 0, 0, 0, False
 
         @as_corruption()
         def write(writer: Writer) -> None:
-            nonlocal read, done, total, ended
+            nonlocal read_count, copied, total, at_end
             staged = self._catalogue.staged
             if staged is None or staged.migration != transition.name:  # another run has switched
                 if not self._is_done(transition):
@@ -250,19 +250,19 @@ class SqliteMigrations:
                         transition.id,
                         ["another run gave it up while this one copied; run the one that is wanted again"],
                     )
-                read, ended = 0, True
+                read_count, at_end = 0, True
                 return
-            read, ended = copying.batch(writer, most), copying.ended
-            done, total = writer.get(f"SELECT sum(done), sum(total) FROM {COPIES}") or (0, 0)
-            total = max(total, done)
-            if ended:  # (and where the way back does not lead to some old entity, the old version ends, too)
+            read_count, at_end = copying.batch(writer, most), copying.at_end
+            copied, total = writer.get(f"SELECT sum(done), sum(total) FROM {COPIES}") or (0, 0)
+            total = max(total, copied)
+            if at_end:  # (and where the way back does not lead to some old entity, the old version ends, too)
                 links = () if is_one_way(writer) else transition.links
-                change(writer, switched, attrs.evolve(transition, links=links), done)
+                change(writer, switched, attrs.evolve(transition, links=links), copied)
 
         _, pace = self._paced(write)
-        if ended:
+        if at_end:
             self.look()
-        return CopyProgress(read, done, total, pace, ended, copying.passed, copying.stuck)
+        return CopyProgress(read_count, copied, total, pace, at_end, copying.past_cursors, copying.stuck)
 
     def _is_done(self, transition: Transition) -> bool:
         """Return whether another run has switched, though a third one may have gone back since."""
@@ -305,13 +305,13 @@ class SqliteMigrations:
 
     def _delete_class(self, id: str, name: str, batches: Batches) -> None:
         """Delete all rows of a class that a migration drops, if it shares its table."""
-        after: tuple[str, str] | None = ("", "")
+        last_key: tuple[str, str] | None = ("", "")
 
         def delete(most: int) -> StepTiming | None:
-            nonlocal after
-            if after is None:
+            nonlocal last_key
+            if last_key is None:
                 return None
-            after, pace = self._paced(partial(self._delete_rows, id, name, after, most))
+            last_key, pace = self._paced(partial(self._delete_rows, id, name, last_key, most))
             return pace
 
         batches(delete)

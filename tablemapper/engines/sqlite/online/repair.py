@@ -144,9 +144,9 @@ class Repair:
             if (label := _label_to_build(sqlite, finding.of)) is not None:
                 problems.setdefault(label, []).append(finding.problem)
         most = max(_MANY, check.entity_count // 100)
-        return {label: several for label, several in problems.items() if len(several) > most}
+        return {label: label_problems for label, label_problems in problems.items() if len(label_problems) > most}
 
-    def left(self, findings: Iterable[CheckFinding], *, untouched: bool) -> Iterator[Problem]:
+    def unresolved(self, findings: Iterable[CheckFinding], *, untouched: bool) -> Iterator[Problem]:
         """Yield the problems that are left, each with what to do; ``untouched``: the damaged file is as it was."""
         remedy = "restore a backup" if untouched else "it changed while it was repaired: call repair() again"
         for finding in findings:
@@ -160,8 +160,8 @@ class Repair:
         Raises:
             OtherGeneration: another process has changed the catalogue.
         """
-        left = iter(fixes)
-        while chunk := list(islice(left, _CHUNK)):
+        remaining = iter(fixes)
+        while chunk := list(islice(remaining, _CHUNK)):
             outcomes, _, _ = self._file.write_alone(partial(self._apply, sqlite, chunk), generation=sqlite.generation)
             for fix, outcome in zip(chunk, outcomes, strict=True):
                 if outcome is None:
@@ -193,12 +193,12 @@ class _Tables:
     def __init__(self, sqlite: SqliteSchema, writer: Writer) -> None:
         self._sqlite = sqlite
         self._writer = writer
-        self._passed = {
-            index: passed
+        self._cursor_tests = {
+            index: is_passed
             for model in sqlite.jobs
-            for part, passed in duties(sqlite, writer.get, model)
+            for part, is_passed in duties(sqlite, writer.get, model)
             for index in part.indexes
-            if passed is not None
+            if is_passed is not None
         }
 
     def fix(self, fix: Fix) -> str | None:
@@ -224,8 +224,8 @@ class _Tables:
                 execute(table.drop, key)
             return None
         holder = get(table.holder, key[:2]) if index.model.unique else None
-        others = [] if holder is None or holder == key[2:4] else self._expected(index, holder)
-        if any(other[:2] == key[:2] for other in others):
+        holder_rows = [] if holder is None or holder == key[2:4] else self._expected(index, holder)
+        if any(holder_row[:2] == key[:2] for holder_row in holder_rows):
             if contested:
                 put_contested(index, table, self._writer, [row])
                 return None
@@ -235,7 +235,7 @@ class _Tables:
 
     def _expected(self, index: IndexMaintenance, key: tuple[Any, ...]) -> list[IndexRow]:
         """Return the rows that an entity or a group should have in an index."""
-        if index in self._passed and not self._passed[index](key):
+        if index in self._cursor_tests and not self._cursor_tests[index](key):
             return []  # the build of the index has not come to it
         statements = self._sqlite.statements_of(index)
         return index.rows_of(self._writer.get(statements.get, key), statements.model)
@@ -244,9 +244,9 @@ class _Tables:
         aggregate, key, slots = fix.aggregate, fix.key, fix.aggregate.aggregate
         model, get, execute = aggregate.model, self._writer.get, self._writer.execute
         statements, values = self._sqlite.statements[model], self._sqlite.values.get(model)
-        stored = get(statements.get_state, key)
-        before = slots.unpack(stored[0]) if stored is not None and fix.readable else None
-        state = slots.combine(before, fix.correction, _no_seek)
+        stored_row = get(statements.get_state, key)
+        state_before = slots.unpack(stored_row[0]) if stored_row is not None and fix.readable else None
+        state = slots.combine(state_before, fix.correction, _no_seek)
         if values is not None:
             for slot, value, stored_count, true_count in fix.values:
                 place = (*key, slot, value)
@@ -271,8 +271,8 @@ class _Tables:
     def _fix_index_rows(self, model: Model, key: tuple[Any, ...], *rows: Row | None) -> None:
         """Correct all index rows of some rows of one key: the old row of a group, and the new one."""
         stored_model = self._sqlite.statements[model].model
-        for maintenance, passed in duties(self._sqlite, self._writer.get, model):
-            for index in maintenance.indexes if passed is None or passed(key) else ():
+        for maintenance, is_passed in duties(self._sqlite, self._writer.get, model):
+            for index in maintenance.indexes if is_passed is None or is_passed(key) else ():
                 for row in rows:
                     for entry in index.rows_of(row, stored_model):
                         self._fix_entry(index, entry[:4])
@@ -315,10 +315,10 @@ def _group(
 ) -> _Group:
     """Return the fix of a group: the difference between its state and its entities, as the check read both."""
     slots, live = aggregate.aggregate, check.live(aggregate, key)
-    stored = next(rows(sqlite.statements[aggregate.model].get_state, key), None)
+    stored_row = next(rows(sqlite.statements[aggregate.model].get_state, key), None)
     state, readable = None, True
     try:
-        state = None if stored is None else slots.unpack(stored[0])
+        state = None if stored_row is None else slots.unpack(stored_row[0])
     except CorruptStore:
         readable = False
     values = sqlite.values.get(aggregate.model)

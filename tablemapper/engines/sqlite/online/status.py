@@ -31,22 +31,24 @@ def status_of_file(path: str | os.PathLike[str], *, timeout: float = 5.0) -> Sta
 
 
 @as_corruption()
-def read_status(read: CatalogueRead, models: Iterable[Model] = ()) -> Status:
+def read_status(query: CatalogueRead, models: Iterable[Model] = ()) -> Status:
     """Return the status of one state of a file.
 
     Args:
         models: the opened classes; those of an older version have states of their own.
     """
-    catalogue = read_catalogue(read)
+    catalogue = read_catalogue(query)
     for twin in mirror_readers(catalogue, models):
         catalogue = catalogue.together(twin.catalogue)
-    generation = read_generation(read)
-    file = {"format": read("PRAGMA user_version")[0][0], "bytes": read(_SIZE)[0][0]}
+    generation = read_generation(query)
+    file = {"format": query("PRAGMA user_version")[0][0], "bytes": query(_SIZE)[0][0]}
     if not generation:
         return status_of(catalogue, generation, {}, {}, **file)
-    progress = {name: (done, total) for name, done, total in convert(read(_PROGRESS), list[tuple[str, int, int]])}
+    progress = {
+        name: (processed, total) for name, processed, total in convert(query(_PROGRESS), list[tuple[str, int, int]])
+    }
     places = {label: progress[job.name] for job in catalogue.jobs for label in job.targets if job.name in progress}
-    held = dict[str, int](read(COUNT_VALUES))
-    rows = convert(read(_COPIES), list[tuple[str, str, int, int]])
-    copies = [ObjectStatus(name, "copy", state, True, done, total) for name, state, done, total in rows]
-    return status_of(catalogue, generation, places, held, copies, **file)
+    duplicate_counts = dict[str, int](query(COUNT_VALUES))
+    rows = convert(query(_COPIES), list[tuple[str, str, int, int]])
+    copies = [ObjectStatus(name, "copy", state, True, processed, total) for name, state, processed, total in rows]
+    return status_of(catalogue, generation, places, duplicate_counts, copies, **file)

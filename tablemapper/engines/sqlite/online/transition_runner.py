@@ -47,21 +47,21 @@ P = ParamSpec("P")
 
 
 class CatalogueUpdate:
-    """What one transaction makes of the catalogue: transitions one after the other, which are published once, last.
+    """The change of the catalogue by one transaction: transitions in order, which are published once, last.
 
     Attributes:
-        before: the catalogue as the transaction finds it.
+        original: the catalogue as the transaction finds it.
         catalogue: as it is after the transitions so far.
     """
 
     def __init__(self, writer: Writer) -> None:
         # (Not as the caller knows it: a version that opens a store and adds nothing is noted, and nobody follows that.)
-        self.before: Final = read_catalogue(writer.read)
-        self.catalogue: Catalogue = self.before
+        self.original: Final = read_catalogue(writer.read)
+        self.catalogue: Catalogue = self.original
         self._writer = writer
 
     def take(
-        self, transition: Callable[Concatenate[ActionPlan, Catalogue, P], Catalogue], *given: P.args, **named: P.kwargs
+        self, transition: Callable[Concatenate[ActionPlan, Catalogue, P], Catalogue], *args: P.args, **kwargs: P.kwargs
     ) -> Catalogue:
         """Compute a transition, and run its actions; return the catalogue after it, which is not written."""
         writer = self._writer
@@ -71,10 +71,10 @@ class CatalogueUpdate:
 
         draft = ActionPlan(writer.timestamp, names, self.catalogue.past, partial(violated, writer), writer.generation)
         with as_corruption():
-            after = transition(draft, self.catalogue, *given, **named)
+            updated = transition(draft, self.catalogue, *args, **kwargs)
         for action in draft.actions:
             _run(writer, action)
-        self.catalogue = after if draft.past == after.past else attrs.evolve(after, past=frozenset(draft.past))
+        self.catalogue = updated if draft.past == updated.past else attrs.evolve(updated, past=frozenset(draft.past))
         return self.catalogue
 
     def publish(self, *, extends: bool = True) -> bool:
@@ -83,9 +83,9 @@ class CatalogueUpdate:
         Args:
             extends: whether each process that has the file open has to follow.
         """
-        if self.catalogue == self.before:
+        if self.catalogue == self.original:
             return False
-        write_catalogue(self._writer, self.take(rename_fence, self.before))
+        write_catalogue(self._writer, self.take(rename_fence, self.original))
         if extends:
             self._writer.bump_generation()
         return True
@@ -94,18 +94,18 @@ class CatalogueUpdate:
 def change(
     writer: Writer,
     transition: Callable[Concatenate[ActionPlan, Catalogue, P], Catalogue],
-    *given: P.args,
-    **named: P.kwargs,
+    *args: P.args,
+    **kwargs: P.kwargs,
 ) -> bool:
     """Take one transition, and publish what it makes of the catalogue; return whether that is another one."""
-    one = CatalogueUpdate(writer)
-    one.take(transition, *given, **named)
-    return one.publish()
+    update = CatalogueUpdate(writer)
+    update.take(transition, *args, **kwargs)
+    return update.publish()
 
 
-def count(read: CatalogueRead, table: Table, name: str) -> int:
+def count(query: CatalogueRead, table: Table, name: str) -> int:
     """Return the number of entities of a class."""
-    ((number,),) = read(f"SELECT count(*) FROM {rows_of(table, name)}")
+    ((number,),) = query(f"SELECT count(*) FROM {rows_of(table, name)}")
     return int(number)
 
 
@@ -129,9 +129,9 @@ def _run(writer: Writer, action: Action) -> None:
             do(index_ddl(name, columns, unique=unique))
         case CreateValueCounts(name):
             do(values_ddl(name))
-        case CreateLike(name, other):
-            ((sql,),) = writer.read("SELECT sql FROM sqlite_schema WHERE type = 'table' AND name = ?", (other,))
-            do(sql.replace(quoted(other), quoted(name), 1))
+        case CreateLike(name, template):
+            ((sql,),) = writer.read("SELECT sql FROM sqlite_schema WHERE type = 'table' AND name = ?", (template,))
+            do(sql.replace(quoted(template), quoted(name), 1))
         case AddColumn(table, column):
             do(f"ALTER TABLE {quoted(table)} ADD COLUMN {column_sql(column)}")
         case CopyRows(source, target):

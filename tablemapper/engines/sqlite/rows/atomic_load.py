@@ -1,8 +1,8 @@
 """A load that is all or nothing: rows are sorted in a temporary file first, and then written in one transaction.
 
-Each table and each index is gone through once, in its own order, however many rows there are; rows that come in windows
-touch most of its pages once a window. Nobody sees any of it before all of it is there, and nothing is left of a load
-that broke: the temporary file has no name, so it goes with its process.
+Each table and each index is gone through once, in its own order, however many rows there are. Rows that come in windows
+touch most of its pages once a window. Nobody sees any of it before all of it is there. Nothing is left of a load that
+broke: the temporary file has no name, so it goes with its process.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class AtomicLoad:
     @property
     def models(self) -> list[Model]:
         """The classes of which there are rows."""
-        return [one for one in self._numbers if isinstance(one, Model)]
+        return [subject for subject in self._numbers if isinstance(subject, Model)]
 
     def add(self, batches: Sequence[Batch]) -> None:
         """Keep entities."""
@@ -71,18 +71,18 @@ class AtomicLoad:
         """
         for model in sorted(self.models, key=sqlite.depth):  # what maintained fields are made of comes before them
             followers = [
-                _HeldBack(sqlite, apply, self) if isinstance(one, MaintenanceHook) else one
-                for one in hooks_of(sqlite, (model,), apply)
+                _HeldBack(sqlite, apply, self) if isinstance(hook, MaintenanceHook) else hook
+                for hook in hooks_of(sqlite, (model,), apply)
             ]
             for rows in self._sorted(model, 2):
-                stored = insert_rows(sqlite.statements[model], writer, completed_rows(sqlite, writer, model, rows))
-                writer.proof = sqlite.statements[model].there, stored[0][:3]
+                stamped = insert_rows(sqlite.statements[model], writer, completed_rows(sqlite, writer, model, rows))
+                writer.proof = sqlite.statements[model].row_exists, stamped[0][:3]
                 changes = ChangeSet()
                 for follower in followers:
-                    follower.added(writer, model, stored, changes)
+                    follower.collect_added(writer, model, stamped, changes)
                     follower.flush(writer, changes)
-                meter.advance(len(stored))
-        for index in [one for one in self._numbers if isinstance(one, IndexMaintenance)]:
+                meter.advance(len(stamped))
+        for index in [subject for subject in self._numbers if isinstance(subject, IndexMaintenance)]:
             for rows in self._sorted(index, 4):
                 put_rows(sqlite, index, writer, rows)
 
@@ -95,29 +95,31 @@ class AtomicLoad:
         )
         return bool(self._connection.changes())
 
-    def keep(self, what: Model | IndexMaintenance, rows: list[Row]) -> None:
+    def keep(self, subject: Model | IndexMaintenance, rows: list[Row]) -> None:
         """Keep rows of a class, or of an index."""
         if not rows:
             return
-        number = self._numbers.get(what)
+        number = self._numbers.get(subject)
         if number is None:
-            number = self._numbers[what] = len(self._numbers)
+            number = self._numbers[subject] = len(self._numbers)
             self._connection.execute(f"CREATE TABLE t{number}({', '.join(f'c{at}' for at in range(len(rows[0])))})")
-            if isinstance(what, IndexMaintenance) and (what.owner.aggregate is not None or what.owner.maintained):
+            if isinstance(subject, IndexMaintenance) and (
+                subject.owner.aggregate is not None or subject.owner.maintained
+            ):
                 self._connection.execute(f"CREATE INDEX i{number} ON t{number}(c2, c3)")
         self._connection.executemany(f"INSERT INTO t{number} VALUES({', '.join('?' * len(rows[0]))})", rows)
 
-    def _sorted(self, what: Model | IndexMaintenance, places: int) -> Iterator[list[Row]]:
+    def _sorted(self, subject: Model | IndexMaintenance, places: int) -> Iterator[list[Row]]:
         """Yield rows in the order of their first values, in chunks."""
         order = ", ".join(f"c{at}" for at in range(places))
-        cursor = self._connection.execute(f"SELECT * FROM t{self._numbers[what]} ORDER BY {order}")
+        cursor = self._connection.execute(f"SELECT * FROM t{self._numbers[subject]} ORDER BY {order}")
         while rows := list(islice(cursor, _CHUNK)):
             yield rows
 
 
 @attrs.frozen(eq=False)
 class _HeldBack(MaintenanceHook):
-    """What is maintained from the entities of a load; the rows of indexes are held back until every group is written.
+    """The maintenance of a load; the rows of indexes are held back until every group is written.
 
     A unique value can be another group's until then. Groups are written by chunks of entities, so that no more of them
     are in memory.
@@ -125,19 +127,19 @@ class _HeldBack(MaintenanceHook):
 
     load: AtomicLoad
 
-    def added(self, writer: Writer, model: Model, rows: list[Row], changes: ChangeSet) -> None:
-        for kept, passed in duties(self.sqlite, writer.get, model):
-            if passed is None:
-                for index in kept.indexes:
+    def collect_added(self, writer: Writer, model: Model, rows: list[Row], changes: ChangeSet) -> None:
+        for maintenance, is_passed in duties(self.sqlite, writer.get, model):
+            if is_passed is None:
+                for index in maintenance.indexes:
                     self.load.keep(index, index.rows(rows))
-                changes.added(kept.of_aggregates, rows)
+                changes.added(maintenance.of_aggregates, rows)
             else:
-                changes.added(kept, list(filter(passed, rows)))
+                changes.added(maintenance, list(filter(is_passed, rows)))
 
     def flush(self, writer: Writer, changes: ChangeSet) -> None:
         write_groups(self.sqlite, writer, changes)
         for index, change in changes.indexes.items():
-            gone = [row for row in (*change.deletes, *change.rewrites) if not self.load.taken_back(index, row)]
-            if gone:
-                delete_rows(self.sqlite, index, writer, gone)
+            deletes = [row for row in (*change.deletes, *change.rewrites) if not self.load.taken_back(index, row)]
+            if deletes:
+                delete_rows(self.sqlite, index, writer, deletes)
             self.load.keep(index, [*change.puts, *change.rewrites])

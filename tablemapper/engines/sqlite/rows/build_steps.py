@@ -26,23 +26,23 @@ def build_batch(sqlite: SqliteSchema, writer: Writer, job: BuildJob, most: int) 
     if (frontier := writer.get(FRONTIER, (job.name,))) is not None:
         _restart(sqlite, writer, job, frontier[0])
     pk, rk = writer.get(CURSOR, (job.name,)) or (None, None)
-    done, total = progress(writer.get, job.name)
-    after = () if pk is None else (pk, rk)
-    sql = statements.scan_some(job.targets.places, after=bool(after))
+    processed, total = progress(writer.get, job.name)
+    last_key = () if pk is None else (pk, rk)
+    sql = statements.scan_some(job.targets.places, after=bool(last_key))
     if pk is None:
         for aggregate in job.targets.aggregates:
             _empty_groups(sqlite, writer, aggregate)
-    rows = writer.execute(f"{sql} LIMIT ?", (*after, most))
+    rows = writer.execute(f"{sql} LIMIT ?", (*last_key, most))
     changes, count = ChangeSet(), 0
     while chunk := list(islice(rows, _CHUNK)):
         changes.built(job.targets, chunk)
-        count, after = count + len(chunk), chunk[-1][:2]
+        count, last_key = count + len(chunk), chunk[-1][:2]
     write_changes(sqlite, writer, changes)
-    done += count
+    processed += count
     if count < most:
-        return _ended(writer, job, count, done)
-    writer.execute(_MOVE, (*after, count, job.name))
-    return BuildStep(job.model.name, count, done, total)
+        return _finish_job(writer, job, count, processed)
+    writer.execute(_MOVE, (*last_key, count, job.name))
+    return BuildStep(job.model.name, count, processed, total)
 
 
 def _restart(sqlite: SqliteSchema, writer: Writer, job: BuildJob, frontier: str) -> None:
@@ -51,17 +51,17 @@ def _restart(sqlite: SqliteSchema, writer: Writer, job: BuildJob, frontier: str)
     writer.execute(RESTART, (job.name,))
     for aggregate in job.targets.aggregates:
         statements = sqlite.statements[aggregate.model]
-        stored: list[Row] = writer.execute(statements.scan_state).fetchall()
+        group_rows: list[Row] = writer.execute(statements.scan_state).fetchall()
         changes = ChangeSet()
-        collect(sqlite, writer, aggregate.model, changes, removed=[row[:-1] for row in stored])
+        collect(sqlite, writer, aggregate.model, changes, deletes=[row[:-1] for row in group_rows])
         write_changes(sqlite, writer, changes)
         if not aggregate.aggregate.keeps_empty:
-            writer.run(statements.delete, [row[:3] for row in stored])
+            writer.run(statements.delete, [row[:3] for row in group_rows])
 
 
-def _ended(writer: Writer, job: BuildJob, count: int, done: int) -> BuildStep:
+def _finish_job(writer: Writer, job: BuildJob, count: int, processed: int) -> BuildStep:
     writer.execute(END, (job.name,))
-    return BuildStep(job.model.name, count, done, done, tuple(sorted(job.labels)))
+    return BuildStep(job.model.name, count, processed, processed, tuple(sorted(job.labels)))
 
 
 def _empty_groups(sqlite: SqliteSchema, writer: Writer, aggregate: AggregateMaintenance) -> None:
@@ -70,9 +70,9 @@ def _empty_groups(sqlite: SqliteSchema, writer: Writer, aggregate: AggregateMain
     if not slots.keeps_empty:
         return
     statements = sqlite.statements[model]
-    stored: list[Row] = writer.execute(statements.scan_state).fetchall()
+    group_rows: list[Row] = writer.execute(statements.scan_state).fetchall()
     emptied: list[Row] = []
-    for row in stored:
+    for row in group_rows:
         state = slots.empty()
         with suppress(CorruptStore):  # the ``_ever`` measures of a damaged group are lost
             for number, value in enumerate(slots.unpack(row[-1])):
@@ -81,16 +81,16 @@ def _empty_groups(sqlite: SqliteSchema, writer: Writer, aggregate: AggregateMain
         emptied.append((*aggregate.row(row[0], row[1], writer.timestamp, state), slots.pack(state)))
     writer.executemany(statements.put, emptied)
     changes = ChangeSet()
-    collect(sqlite, writer, model, changes, added=[row[:-1] for row in emptied])
+    collect(sqlite, writer, model, changes, inserts=[row[:-1] for row in emptied])
     write_changes(sqlite, writer, changes)
 
 
 def violations(
-    sqlite: SqliteSchema, read: Callable[..., list[tuple[str, ...]]], most: int
+    sqlite: SqliteSchema, query: Callable[..., list[tuple[str, ...]]], most: int
 ) -> tuple[DuplicateValue, ...]:
     """Return the duplicates of unique indexes, at most ``most``."""
     duplicates: list[DuplicateValue] = []
     for index in sqlite.contested:
-        by_value = holders(sqlite, index, read, most - len(duplicates))
+        by_value = holders(sqlite, index, query, most - len(duplicates))
         duplicates += [DuplicateValue(index.label, value, tuple(keys)) for value, keys in by_value.items()]
     return tuple(duplicates)

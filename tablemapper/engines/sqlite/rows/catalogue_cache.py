@@ -1,4 +1,4 @@
-"""What a store knows of its file, which another process may change at any moment.
+"""The catalogue of a file as a store knows it; another process may change it at any moment.
 
 All of it is one object, and an assignment replaces it as a whole. So neither another thread nor an interrupt ever meets
 half of it: the generation of the catalogue says that the rest is of that generation, too.
@@ -21,71 +21,71 @@ from ..sql.schema import SqliteSchema
 from ..sql.statements import Statements
 from .jobs import progress
 
-_FEW, _SOME = 8, 64  # keys that one statement has places for: to compile another for each number would cost more
+_FEW, _MOST_KEYS = 8, 64  # keys that one statement has places for: to compile another for each number would cost more
 
 
 class RowGetter:
-    """How a row is got by its key: with what is moved aside or without, whichever was right for the last one.
+    """The read of a row by its key: with values that are moved aside or without, as was right for the last one.
 
     Attributes:
         sql: reads the row.
         lean: the one that reads nothing of what is moved aside: the row is whole if its last value is None.
     """
 
-    __slots__ = ("_statements", "_whole", "lean", "sql")
+    __slots__ = ("_full_sql", "_statements", "lean", "sql")
 
     def __init__(self, statements: Statements) -> None:
         self._statements = statements
         self.lean: Final = statements.get_lean
         self.sql: str = self.lean
-        self._whole = statements.get if statements.has_big else None
+        self._full_sql = statements.get if statements.has_big else None
 
     def completed(
-        self, row: Row, sql: str, read: Callable[[str, Sequence[Any]], Row | None], key: Sequence[str]
+        self, row: Row, sql: str, read_row: Callable[[str, Sequence[Any]], Row | None], key: Sequence[str]
     ) -> Row | None:
         """Return a row with what is moved aside of it, and remember whether there is any.
 
         Args:
             sql: what read it; another thread may have changed `sql` since.
         """
-        if self._whole is None or (row[-1] is None) is (sql is self.lean):
+        if self._full_sql is None or (row[-1] is None) is (sql is self.lean):
             return row
         if row[-1] is None:
             self.sql = self.lean
             return row
-        self.sql = self._whole
-        return read(self._whole, key)
+        self.sql = self._full_sql
+        return read_row(self._full_sql, key)
 
     def few(
-        self, read: Callable[[str, Sequence[Any]], list[Row]], keys: Sequence[tuple[str, str]]
+        self, read_rows: Callable[[str, Sequence[Any]], list[Row]], keys: Sequence[tuple[str, str]]
     ) -> dict[tuple[str, str], Row] | None:
         """Return what `rows` does, by one statement; None if these are too many keys, or rows with large values."""
-        places = _FEW if len(keys) <= _FEW else _SOME
+        places = _FEW if len(keys) <= _FEW else _MOST_KEYS
         if len(keys) > places:
             return None
         values = [part for key in keys for part in key] + [None] * (2 * (places - len(keys)))  # (no key is NULL)
-        rows = read(self._statements.get_several(places), values)
-        if self._whole is not None and any(row[-1] is not None for row in rows):
+        rows = read_rows(self._statements.get_several(places), values)
+        if self._full_sql is not None and any(row[-1] is not None for row in rows):
             return None
         return {row[:2]: row for row in rows}
 
     def rows(
         self,
         read_each: Callable[[str, Sequence[Sequence[str]]], list[Row]],
-        read: Callable[[str, Sequence[Any]], Row | None],
+        read_row: Callable[[str, Sequence[Any]], Row | None],
         keys: Sequence[tuple[str, str]],
     ) -> dict[tuple[str, str], Row]:
         """Return the rows that there are of several keys, by key; read by functions of a snapshot."""
         rows = {row[:2]: row for row in read_each(self.lean, keys)}
-        if self._whole is not None:
+        if self._full_sql is not None:
             for key in [key for key, row in rows.items() if row[-1] is not None]:
-                if (row := read(self._whole, key)) is not None:
+                if (row := read_row(self._full_sql, key)) is not None:
                     rows[key] = row
         return rows
 
 
 class RowGetters(dict[Model, RowGetter]):
-    """How the rows of each class are got by their keys, made when the first row is."""
+    """The reads by key of each class, made when its first row is read."""
 
     def __init__(self, sqlite: SqliteSchema, when_ready: Callable[[Model], RowGetter]) -> None:
         super().__init__()
@@ -102,11 +102,11 @@ class RowGetters(dict[Model, RowGetter]):
 
 @attrs.frozen(eq=False)
 class CatalogueState:
-    """What is known of one generation of the catalogue."""
+    """The schema and the reads of one generation of the catalogue."""
 
     sqlite: SqliteSchema
     gets: Mapping[Model, RowGetter]
-    """How the row of a class is got; one that is not ready is looked for in the file's catalogue as it is by then.
+    """The read by key of each class; one that is not ready is looked for in the file's catalogue as it is by then.
 
     Raises:
         NotReady: it is not ready there either.
@@ -138,10 +138,10 @@ class CatalogueCache:
     def catch_up(self) -> None:
         """Follow the catalogue, if another process changed it."""
         with self._catching_up, self._file.snapshot() as snapshot:
-            known = self.state.sqlite
-            if (generation := read_generation(snapshot.read)) != known.generation:
+            current = self.state.sqlite
+            if (generation := read_generation(snapshot.read)) != current.generation:
                 catalogue = read_catalogue(snapshot.read)
-                self.state = self._state(SqliteSchema(self._schema, catalogue, generation, known.ways_back))
+                self.state = self._state(SqliteSchema(self._schema, catalogue, generation, current.ways_back))
 
     def check_ready(self, sqlite: SqliteSchema, model: Model, index: str | None = None) -> None:
         """Refuse to read what is not ready.
@@ -156,8 +156,8 @@ class CatalogueCache:
     def describe(self, label: str) -> PendingBuild:
         """Return how far something that is not ready has come."""
         sqlite = self.state.sqlite
-        done, total = 0, 0
+        processed, total = 0, 0
         for job in sqlite.all_jobs:
             if label in job.labels:
-                done, total = progress(self._file.get, job.name)
-        return PendingBuild(label, sqlite.unready.get(label, "building"), done, total)
+                processed, total = progress(self._file.get, job.name)
+        return PendingBuild(label, sqlite.unready.get(label, "building"), processed, total)

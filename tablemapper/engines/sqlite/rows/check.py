@@ -14,7 +14,7 @@ from ....schema.rows import Row
 from ...check import CheckFinding, ConsistencyCheck, Problem
 from ..sql.ddl import quoted
 from ..sql.schema import SqliteSchema
-from .duplicate_values import NOTED, NOTES
+from .duplicate_values import FIND_NOTE, NOTES
 from .jobs import duties
 from .mirrors import script_sides
 
@@ -23,31 +23,38 @@ Rows = Callable[..., Iterator[Row]]
 
 
 def examine(
-    sqlite: SqliteSchema, rows: Rows, integrity: list[str], last: int, meter: Meter
+    sqlite: SqliteSchema, rows: Rows, integrity: list[str], newest: int, meter: Meter
 ) -> tuple[ConsistencyCheck, list[CheckFinding]]:
     """Check every table of the opened models, within one state of the store; return the check and what it found.
 
     Args:
         integrity: what SQLite's own check found.
-        last: the highest timestamp that was given out.
+        newest: the highest timestamp that was given out.
     """
 
     def first(sql: str, args: Sequence[Any]) -> Row | None:
         return next(rows(sql, args), None)
 
     maintained = {model: duties(sqlite, first, model) for model in sqlite.maintenance}
-    check = ConsistencyCheck(maintained, _Stored(sqlite, rows), last, meter)
-    aggregates = {one.model.name: one for parts in maintained.values() for part, _ in parts for one in part.aggregates}
-    moved = (finding for table in sqlite.catalogue.tables.values() for finding in _moved(table, aggregates, rows))
+    check = ConsistencyCheck(maintained, _Stored(sqlite, rows), newest, meter)
+    aggregates = {
+        aggregate.model.name: aggregate
+        for parts in maintained.values()
+        for part, _ in parts
+        for aggregate in part.aggregates
+    }
+    spill_findings = (
+        finding for table in sqlite.catalogue.tables.values() for finding in _check_spills(table, aggregates, rows)
+    )
     damaged = [CheckFinding(Problem("damaged", "file", (), line)) for line in integrity]
-    return check, [*damaged, *check.findings(moved)]
+    return check, [*damaged, *check.findings(spill_findings)]
 
 
 def examine_twins(sqlite: SqliteSchema, rows: Rows, integrity: list[str]) -> tuple[list[CheckFinding], tuple[str, ...]]:
     """Compare twins with what scripts convert to them; return the findings, and the twins of unknown scripts."""
     if integrity:
         return [], ()
-    switched = {one.id: one.switched or 0 for one in sqlite.stored.history}
+    switched = {entry.id: entry.switched or 0 for entry in sqlite.stored.history}
     findings = []
     for migration, side in script_sides(sqlite):
         where = f"{side.name} before {migration}"
@@ -75,7 +82,7 @@ class _Stored:
         return self._sqlite.statements[model].model
 
     def unknown(self, model: Model) -> Callable[[Row], str | None] | None:
-        return unknown_value(self._sqlite.followed.get(model))
+        return unknown_value(self._sqlite.extended.get(model))
 
     def count(self, model: Model) -> int:
         return int(next(self._run(self._sqlite.statements[model].count))[0])
@@ -99,7 +106,7 @@ class _Stored:
         return next(self._run(self._sqlite.indexes[index.model].get, key), None)
 
     def is_noted(self, index: IndexMaintenance, key: IndexRow) -> bool:
-        return index in self._sqlite.contested and next(self._run(NOTED, (index.label, *key)), None) is not None
+        return index in self._sqlite.contested and next(self._run(FIND_NOTE, (index.label, *key)), None) is not None
 
     def notes(self, index: IndexMaintenance) -> Iterable[IndexRow]:
         return self._run(NOTES, (index.label,)) if index in self._sqlite.contested else ()
@@ -108,20 +115,22 @@ class _Stored:
         return next(self._run(self._sqlite.indexes[index.model].holder, (partition, row)), None)
 
 
-def _moved(table: Table, aggregates: Mapping[str, AggregateMaintenance], rows: Rows) -> Iterator[CheckFinding]:
+def _check_spills(table: Table, aggregates: Mapping[str, AggregateMaintenance], rows: Rows) -> Iterator[CheckFinding]:
     """Check that each row with large values has them, and that there are no others."""
     if not table.spills:
         return
     name, big = quoted(table.name), quoted(table.big_name)
     kind = '"_type"' if "_type" in table.has else "NULL"
-    lost = (
+    missing_values = (
         f'SELECT "PartitionKey", "RowKey", {kind} FROM {name} '
         f'WHERE "_big" IS NOT NULL AND "_big" NOT IN (SELECT id FROM {big})'
     )
-    for *key, number in rows(lost):
+    for *key, number in rows(missing_values):
         problem = Problem("missing", table.name, tuple(key), "its large values are not there")
-        names = [one for at, one in enumerate(table.types) if (at or None) == number]
-        yield CheckFinding(problem, next((aggregates[one] for one in names if one in aggregates), None))
-    others = f'SELECT id FROM {big} WHERE id NOT IN (SELECT "_big" FROM {name} WHERE "_big" IS NOT NULL)'
-    for (at,) in rows(others):
+        names = [type_name for at, type_name in enumerate(table.types) if (at or None) == number]
+        yield CheckFinding(
+            problem, next((aggregates[type_name] for type_name in names if type_name in aggregates), None)
+        )
+    dangling_values = f'SELECT id FROM {big} WHERE id NOT IN (SELECT "_big" FROM {name} WHERE "_big" IS NOT NULL)'
+    for (at,) in rows(dangling_values):
         yield CheckFinding(Problem("dangling", table.big_name, (at,), "large values of no entity"), table)

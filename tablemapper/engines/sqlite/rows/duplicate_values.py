@@ -20,35 +20,35 @@ from ..sql.schema import SqliteSchema
 VIOLATIONS = "tablemapper_violations"
 _PLACE = '"index", "PartitionKey", "RowKey", "_pk", "_rk"'
 CREATE_VIOLATIONS = f"CREATE TABLE {VIOLATIONS}({_PLACE}, PRIMARY KEY({_PLACE})) WITHOUT ROWID"
-_HERE = '"index" = ? AND "PartitionKey" = ? AND "RowKey" = ?'
+_OF_VALUE = '"index" = ? AND "PartitionKey" = ? AND "RowKey" = ?'
 _NOTE = f"INSERT INTO {VIOLATIONS} VALUES(?, ?, ?, ?, ?)"
-NOTED = f'SELECT 1 FROM {VIOLATIONS} WHERE {_HERE} AND "_pk" = ? AND "_rk" = ?'
+FIND_NOTE = f'SELECT 1 FROM {VIOLATIONS} WHERE {_OF_VALUE} AND "_pk" = ? AND "_rk" = ?'
 NOTES = f'SELECT "PartitionKey", "RowKey", "_pk", "_rk" FROM {VIOLATIONS} WHERE "index" = ?'
-FORGET = f'DELETE FROM {VIOLATIONS} WHERE {_HERE} AND "_pk" = ? AND "_rk" = ?'
+FORGET = f'DELETE FROM {VIOLATIONS} WHERE {_OF_VALUE} AND "_pk" = ? AND "_rk" = ?'
 FORGET_INDEX = f'DELETE FROM {VIOLATIONS} WHERE "index" = ?'
-_FURTHER = f'SELECT "_pk", "_rk" FROM {VIOLATIONS} WHERE {_HERE} ORDER BY "_pk", "_rk"'
-_NEXT = f"{_FURTHER} LIMIT 1"
+_OTHER_HOLDERS = f'SELECT "_pk", "_rk" FROM {VIOLATIONS} WHERE {_OF_VALUE} ORDER BY "_pk", "_rk"'
+_NEXT = f"{_OTHER_HOLDERS} LIMIT 1"
 _VALUES = f'SELECT DISTINCT "PartitionKey", "RowKey" FROM {VIOLATIONS} WHERE "index" = ? LIMIT ?'
 COUNT_VALUES = (
     f'SELECT "index", count(*) FROM (SELECT DISTINCT "index", "PartitionKey", "RowKey" FROM {VIOLATIONS}) GROUP BY 1'
 )
-_ANY = f'SELECT 1 FROM {VIOLATIONS} WHERE "index" = ? LIMIT 1'
+_FIND_ANY = f'SELECT 1 FROM {VIOLATIONS} WHERE "index" = ? LIMIT 1'
 
 
 def violated(writer: Writer, label: str) -> bool:
     """Return whether an index has duplicates."""
-    return writer.get(_ANY, (label,)) is not None
+    return writer.get(_FIND_ANY, (label,)) is not None
 
 
 def holders(
-    sqlite: SqliteSchema, index: IndexMaintenance, read: Callable[..., list[tuple[str, ...]]], most: int
+    sqlite: SqliteSchema, index: IndexMaintenance, query: Callable[..., list[tuple[str, ...]]], most: int
 ) -> dict[tuple[str, str], list[tuple[str, str]]]:
     """Return the duplicate values of an index, at most ``most``, each with its holders' keys, the first one first."""
     duplicates: dict[tuple[str, str], list[tuple[str, str]]] = {}
-    for pk, rk in read(_VALUES, (index.label, max(most, 0))):
-        first = read(sqlite.indexes[index.model].holder, (pk, rk))
-        further = read(_FURTHER, (index.label, pk, rk))
-        duplicates[pk, rk] = [(key[0], key[1]) for key in (*first, *further)]
+    for pk, rk in query(_VALUES, (index.label, max(most, 0))):
+        first = query(sqlite.indexes[index.model].holder, (pk, rk))
+        other_holders = query(_OTHER_HOLDERS, (index.label, pk, rk))
+        duplicates[pk, rk] = [(key[0], key[1]) for key in (*first, *other_holders)]
     return duplicates
 
 
@@ -72,7 +72,7 @@ def delete_contested(sqlite: SqliteSchema, index: IndexMaintenance, writer: Writ
 
 def is_noted(index: IndexMaintenance, writer: Writer, row: IndexRow) -> bool:
     """Return whether a row is noted."""
-    return writer.get(NOTED, (index.label, *row[:4])) is not None
+    return writer.get(FIND_NOTE, (index.label, *row[:4])) is not None
 
 
 def put_contested(index: IndexMaintenance, table: IndexTable, writer: Writer, rows: list[IndexRow]) -> None:
@@ -85,15 +85,15 @@ def put_contested(index: IndexMaintenance, table: IndexTable, writer: Writer, ro
 
 
 def _deletes(writer: Writer, sql: str, values: tuple[str, ...]) -> bool:
-    before = writer.total_changes()
+    count_before = writer.total_changes()
     writer.execute(sql, values)
-    return writer.total_changes() != before
+    return writer.total_changes() != count_before
 
 
 def _row(sqlite: SqliteSchema, index: IndexMaintenance, writer: Writer, key: IndexRow) -> IndexRow:
     """Return the index row of a noted holder."""
-    stored = writer.get(sqlite.statements_of(index).get, key[2:4])
-    for row in index.rows_of(stored, sqlite.statements_of(index).model):
+    entity_row = writer.get(sqlite.statements_of(index).get, key[2:4])
+    for row in index.rows_of(entity_row, sqlite.statements_of(index).model):
         if row[:4] == key:
             return row
     raise CorruptStore(f"{index.label}: {key[2:4]} is noted for a value that it does not have; run check()")

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from ....schema.maintenance import Maintenance
 from ....schema.model import Model
-from ..sql.catalogue_table import COPIES, changed
+from ..sql.catalogue_table import COPIES, mismatch
 from ..sql.schema import BuildJob, SqliteSchema
 from .duplicate_values import CREATE_VIOLATIONS, VIOLATIONS
 
@@ -39,17 +39,17 @@ _COPIED = f"SELECT pk, rk FROM {COPIES} WHERE id = ?"
 
 Get: TypeAlias = Callable[[str, Sequence[Any]], Any]
 """A function that returns the first row of a statement, or None."""
-Passed: TypeAlias = Callable[[Sequence[Any]], bool]
+CursorTest: TypeAlias = Callable[[Sequence[Any]], bool]
 """A function that returns whether a cursor has passed a row, by the row's first two values."""
 
 
-def duties(sqlite: SqliteSchema, get: Get, model: Model) -> Sequence[tuple[Maintenance, Passed | None]]:
+def duties(sqlite: SqliteSchema, get: Get, model: Model) -> Sequence[tuple[Maintenance, CursorTest | None]]:
     """Return the maintenance that a write of a class owes: for each part, which entities it concerns; None: all."""
     of_all = (sqlite.maintenance[model], None)
     return (of_all, *_building(sqlite.jobs[model], get)) if model in sqlite.jobs else (of_all,)
 
 
-def _building(jobs: Iterable[BuildJob], get: Get) -> Iterator[tuple[Maintenance, Passed]]:
+def _building(jobs: Iterable[BuildJob], get: Get) -> Iterator[tuple[Maintenance, CursorTest]]:
     for job in jobs:
         cursor = get(CURSOR, (job.name,))
         if cursor is not None and cursor[0] is not None:
@@ -58,28 +58,28 @@ def _building(jobs: Iterable[BuildJob], get: Get) -> Iterator[tuple[Maintenance,
 
 def progress(get: Get, name: str) -> tuple[int, int]:
     """Return how many entities a job has read, and of how many."""
-    done, total = get(_PROGRESS, (name,)) or (0, 0)
-    if not (isinstance(done, int) and isinstance(total, int)):
-        raise changed("progress", name)
-    return done, total
+    processed, total = get(_PROGRESS, (name,)) or (0, 0)
+    if not (isinstance(processed, int) and isinstance(total, int)):
+        raise mismatch("progress", name)
+    return processed, total
 
 
-def copied(get: Get, copy: str) -> Passed | None:
+def copied(get: Get, copy: str) -> CursorTest | None:
     """Return the function that tells whether a copy has passed a row; None if it has passed none."""
     cursor = get(_COPIED, (copy,))
     return None if cursor is None or cursor[0] is None else passed_by(*cursor)
 
 
-def passed_by(pk: Any, rk: Any) -> Passed:
+def passed_by(pk: Any, rk: Any) -> CursorTest:
     """Return the function that tells whether a cursor has passed a row."""
     if not (isinstance(pk, str) and isinstance(rk, str)):
-        raise changed("cursor", f"{pk!r} {rk!r}")
+        raise mismatch("cursor", f"{pk!r} {rk!r}")
 
-    def passed(row: Sequence[Any]) -> bool:
+    def is_passed(row: Sequence[Any]) -> bool:
         try:
-            before: bool = row[0] < pk or (row[0] == pk and row[1] <= rk)
+            is_behind: bool = row[0] < pk or (row[0] == pk and row[1] <= rk)
         except TypeError:  # a key that is no text: the row is damaged, and nothing is built from it
             return False
-        return before
+        return is_behind
 
-    return passed
+    return is_passed

@@ -1,6 +1,6 @@
-"""What is maintained: the rows of indexes, and of aggregates' groups.
+"""The writer of maintained rows: those of indexes, and of aggregates' groups.
 
-Everything is judged on the final state: all index rows that go are deleted before any that comes is put, so that two
+Everything is judged on the final state: all index rows that go are deleted before any that comes is put. So two
 entities, or two groups, can swap a unique value in one transaction.
 """
 
@@ -44,20 +44,20 @@ def collect(
     writer: Writer,
     model: Model,
     changes: ChangeSet,
-    removed: Sequence[Row] = (),
-    changed: Sequence[tuple[Row, Row]] = (),
-    added: Sequence[Row] = (),
+    deletes: Sequence[Row] = (),
+    updates: Sequence[tuple[Row, Row]] = (),
+    inserts: Sequence[Row] = (),
     part: Part | None = None,
 ) -> None:
     """Add to a set what entities of a class, or groups, change in what is maintained from them, or in a part of that."""
-    for maintenance, passed in duties(sqlite, writer.get, model):
-        kept = maintenance if part is None else part(maintenance)
-        if removed:
-            changes.removed(kept, removed if passed is None else list(filter(passed, removed)))
-        if changed:
-            changes.changed(kept, changed if passed is None else [pair for pair in changed if passed(pair[0])])
-        if added:
-            changes.added(kept, added if passed is None else list(filter(passed, added)))
+    for maintenance, concerns in duties(sqlite, writer.get, model):
+        kept_part = maintenance if part is None else part(maintenance)
+        if deletes:
+            changes.removed(kept_part, deletes if concerns is None else list(filter(concerns, deletes)))
+        if updates:
+            changes.changed(kept_part, updates if concerns is None else [pair for pair in updates if concerns(pair[0])])
+        if inserts:
+            changes.added(kept_part, inserts if concerns is None else list(filter(concerns, inserts)))
 
 
 def with_maintained(statements: Statements, writer: Writer, row: Row) -> Row:
@@ -85,23 +85,23 @@ def write_indexes(sqlite: SqliteSchema, writer: Writer, changes: ChangeSet) -> N
 
 
 def write_groups(
-    sqlite: SqliteSchema, writer: Writer, changes: ChangeSet, apart: Collection[tuple[Model, tuple[str, str]]] = ()
+    sqlite: SqliteSchema, writer: Writer, changes: ChangeSet, excluded: Collection[tuple[Model, tuple[str, str]]] = ()
 ) -> None:
     """Write what changes in the groups of aggregates, and add to the set what that changes in indexes.
 
     Those are on the groups, and on entities that have maintained fields in groups.
 
     Args:
-        apart: entities with maintained fields, by class and key, that change themselves: their rows are left out.
+        excluded: entities with maintained fields, by class and key, that change themselves: their rows are left out.
     """
-    before: dict[Model, dict[tuple[str, str], Row]] = {}
+    rows_before: dict[Model, dict[tuple[str, str], Row]] = {}
     for aggregate, groups in changes.groups.items():
-        _write_groups(sqlite, writer, aggregate, groups, changes, before)
-    for owner, rows in before.items():
+        _write_groups(sqlite, writer, aggregate, groups, changes, rows_before)
+    for owner, rows in rows_before.items():
         get = sqlite.statements[owner].get
-        after = {key: writer.get(get, key) for key in rows if (owner, key) not in apart}
-        pairs = [(rows[key], row) for key, row in after.items() if row is not None]
-        collect(sqlite, writer, owner, changes, changed=pairs, part=attrgetter("of_indexes"))
+        rows_after = {key: writer.get(get, key) for key in rows if (owner, key) not in excluded}
+        pairs = [(rows[key], row) for key, row in rows_after.items() if row is not None]
+        collect(sqlite, writer, owner, changes, updates=pairs, part=attrgetter("of_indexes"))
 
 
 def _put(sqlite: SqliteSchema, index: IndexMaintenance, writer: Writer, change: IndexChanges) -> None:
@@ -119,9 +119,9 @@ def delete_rows(sqlite: SqliteSchema, index: IndexMaintenance, writer: Writer, r
     if index in sqlite.contested:
         delete_contested(sqlite, index, writer, rows)
         return
-    before = writer.total_changes()
+    count_before = writer.total_changes()
     writer.run(sqlite.indexes[index.model].delete, [row[:4] for row in sorted_rows(rows)])
-    if writer.total_changes() - before != len(rows):
+    if writer.total_changes() - count_before != len(rows):
         raise CorruptStore(f"{index.label}: index rows were missing; call store.repair()")
 
 
@@ -148,39 +148,39 @@ def _write_groups(
     aggregate: AggregateMaintenance,
     groups: Groups,
     changes: ChangeSet,
-    before: dict[Model, dict[tuple[str, str], Row]],
+    rows_before: dict[Model, dict[tuple[str, str], Row]],
 ) -> None:
     model, timestamp = aggregate.model, writer.timestamp
     statements = sqlite.statements[model]
     puts: list[Row] = []
     new: list[Row] = []
-    changed: list[tuple[Row, Row]] = []
-    gone: list[Row] = []
+    updates: list[tuple[Row, Row]] = []
+    deletes: list[Row] = []
     dependents = model in sqlite.dependents
-    for key, stored, row in changed_groups(sqlite, writer, aggregate, groups):
+    for key, stored_row, row in changed_groups(sqlite, writer, aggregate, groups):
         if row is None:
-            assert stored is not None
-            gone.append((*key, *stored[:-1]))
+            assert stored_row is not None
+            deletes.append((*key, *stored_row[:-1]))
             continue
         puts.append(row)
         if not dependents:
             continue
-        if stored is None:
+        if stored_row is None:
             new.append(row[:-1])
         elif row[2] == timestamp:  # else what is shown did not change, so neither did its ETag
-            changed.append(((*key, *stored[:-1]), row[:-1]))
+            updates.append(((*key, *stored_row[:-1]), row[:-1]))
     if (owner := sqlite.owners.get(model.name)) is not None:
-        held = before.setdefault(owner, {})
-        for row in (*new, *gone, *[row for _, row in changed]):
-            entity = None if row[:2] in held else writer.get(sqlite.statements[owner].get, row[:2])
+        owner_rows = rows_before.setdefault(owner, {})
+        for row in (*new, *deletes, *[row for _, row in updates]):
+            entity = None if row[:2] in owner_rows else writer.get(sqlite.statements[owner].get, row[:2])
             if entity is not None:
-                held[row[:2]] = entity
+                owner_rows[row[:2]] = entity
     if puts:
         writer.run(statements.put, puts)
-    if gone:
-        writer.run(statements.delete, [row[:3] for row in gone])
+    if deletes:
+        writer.run(statements.delete, [row[:3] for row in deletes])
     if dependents:
-        collect(sqlite, writer, model, changes, gone, changed, new, attrgetter("of_indexes"))
+        collect(sqlite, writer, model, changes, deletes, updates, new, attrgetter("of_indexes"))
 
 
 def changed_groups(
@@ -201,30 +201,30 @@ def changed_groups(
     except DAMAGE as error:
         source = aggregate.aggregate.source.__name__
         raise CorruptStore(f"{source}: {model.name} cannot group a row: {error}; run check()") from error
-    found = []
+    changes = []
     key: tuple[str, str] | None = None
     seek: Seek = _no_seek
-    read, advance, timestamp = writer.execute, aggregate.advance, writer.timestamp
+    execute, advance, timestamp = writer.execute, aggregate.advance, writer.timestamp
     try:
         for key, delta in keyed:
             if values is not None:
                 _count_values(aggregate.aggregate.counted_slots, values, writer, key, delta)
                 seek = partial(seek_value, writer, values, key)
-            stored: Any = read(sql, key).fetchone()
-            row = advance(key[0], key[1], timestamp, stored, delta, seek)
-            if row is not stored:
-                found.append((key, stored, row))
+            stored_row: Any = execute(sql, key).fetchone()
+            row = advance(key[0], key[1], timestamp, stored_row, delta, seek)
+            if row is not stored_row:
+                changes.append((key, stored_row, row))
     except TableMapperError:
         raise
     except DAMAGE as error:  # what is stored of the group, or of its live values
         raise unreadable(model.name, key, error, "call store.repair()") from error
-    return found
+    return changes
 
 
 def seek_value(writer: Writer, values: ValuesTable, key: tuple[Any, ...], slot: int, end: Literal["min", "max"]) -> Any:
     """Return the least or greatest live value of a group, None if there is none."""
-    found = writer.get(values.least if end == "min" else values.greatest, (*key, slot))
-    return None if found is None else found[0]
+    value_row = writer.get(values.least if end == "min" else values.greatest, (*key, slot))
+    return None if value_row is None else value_row[0]
 
 
 def _no_seek(slot: int, end: Literal["min", "max"]) -> Any:

@@ -43,7 +43,7 @@ from ..sql.schema import SqliteSchema
 Place: TypeAlias = tuple[str, str]  # the key of an entity on the other side: of a counterpart
 Apply: TypeAlias = Callable[[SqliteSchema, Writer, Sequence[Operation]], None]
 _NO_MOVES: Mapping[Place, Place] = MappingProxyType({})
-_REFUSED = (EntityExists, EntityNotFound, InvalidEntity, SchemaMismatch, UniqueViolation)
+_REFUSALS = (EntityExists, EntityNotFound, InvalidEntity, SchemaMismatch, UniqueViolation)
 
 
 class LinkMirror:
@@ -55,18 +55,18 @@ class LinkMirror:
         link: from the class to its counterpart.
     """
 
-    def __init__(self, here: Catalogue, there: Catalogue, link: LinkSpec) -> None:
-        source, target = here.models[link.old], there.models[link.new]
+    def __init__(self, source_catalogue: Catalogue, target_catalogue: Catalogue, link: LinkSpec) -> None:
+        source, target = source_catalogue.models[link.old], target_catalogue.models[link.new]
         try:
             model, counterpart = entity_model(link.old, source), entity_model(link.new, target)
         except (TypeError, ValueError, LookupError) as error:
             raise SchemaMismatch(
                 link.old, [f"{error}; so an older version has to end before it can be written; nothing was written"]
             ) from error
-        self._statements = SqliteSchema(Schema((model,)), _alone(here)).statements[model]
+        self._statements = SqliteSchema(Schema((model,)), _without_versions(source_catalogue)).statements[model]
         self._model = counterpart
         self._translation = Translation(model, counterpart, target, link)
-        self.sqlite: SqliteSchema = _written(counterpart, there)
+        self.sqlite: SqliteSchema = _counterpart_schema(counterpart, target_catalogue)
         """The tables of the other side."""
 
     def places(self, _writer: Writer, _keys: Iterable[Sequence[Any]]) -> Collection[Place]:
@@ -97,19 +97,21 @@ class LinkMirror:
             row = writer.get(self._statements.get, key[:2])
             place = self._translation.key(key[0], key[1])
             if row is not None:
-                former = moves.get((key[0], key[1]))
-                held = None if former is None else writer.get(get, self._translation.key(*former))
-                yield Operation("upsert", self._model, *place, change=partial(self._changed, row, held))
+                former_key = moves.get((key[0], key[1]))
+                former_counterpart = None if former_key is None else writer.get(get, self._translation.key(*former_key))
+                yield Operation(
+                    "upsert", self._model, *place, change=partial(self._translated, row, former_counterpart)
+                )
             elif writer.get(get, place) is not None:
                 yield Operation("delete", self._model, *place)
 
-    def _changed(self, row: Row, held: Row | None, stored: Row | None) -> Row:
+    def _translated(self, row: Row, former_counterpart: Row | None, counterpart: Row | None) -> Row:
         """Return the counterpart of a row.
 
         Args:
-            held: the counterpart under its former key, if the entity was moved.
+            former_counterpart: the counterpart under its former key, if the entity was moved.
         """
-        return self._translation.row(row, stored if held is None else held)
+        return self._translation.row(row, counterpart if former_counterpart is None else former_counterpart)
 
 
 class NotInvertible(Exception):
@@ -130,8 +132,8 @@ def former_row(conversion: Conversion, entity: Any) -> Row | None:
     if not old:
         return None
     if len(old) > 1 or type(old[0]) is not target.cls:
-        given = " and ".join(type(each).__name__ for each in old)
-        raise NotInvertible(f"the function gave {given}, but one old {target.name} of the script is expected")
+        type_names = " and ".join(type(old_entity).__name__ for old_entity in old)
+        raise NotInvertible(f"the function gave {type_names}, but one old {target.name} of the script is expected")
     try:
         return target.to_row(old[0])
     except InvalidEntity as error:
@@ -146,17 +148,19 @@ class FunctionMirror:
     it is refused.
     """
 
-    def __init__(self, here: Catalogue, twin: Mirror, link: LinkSpec, conversion: Conversion) -> None:
+    def __init__(self, catalogue: Catalogue, twin: Mirror, link: LinkSpec, conversion: Conversion) -> None:
         (self._source,), (self._target,) = conversion.sources, conversion.targets
         self._conversion, self._migration, self._steps = conversion, twin.migration, link.steps
         self.name: str = link.old
         # (Properties of the script's class may have other names by now, as a version in the catalogue says.)
-        here, _ = catalogue_view(attrs.evolve(here, twins=()), Schema((self._source,)))
-        known = {name: form for name, form in here.models[link.new].fields.items() if name in self._source.form.fields}
-        model = entity_model(link.new, replace(here.models[link.new], fields=known))
+        catalogue, _ = catalogue_view(attrs.evolve(catalogue, twins=()), Schema((self._source,)))
+        known_fields = {
+            name: form for name, form in catalogue.models[link.new].fields.items() if name in self._source.form.fields
+        }
+        model = entity_model(link.new, replace(catalogue.models[link.new], fields=known_fields))
         self._model = entity_model(link.old, twin.catalogue.models[link.old])
-        self._statements = SqliteSchema(Schema((model,)), _alone(here)).statements[model]
-        self.sqlite: SqliteSchema = _written(self._model, twin.catalogue)
+        self._statements = SqliteSchema(Schema((model,)), _without_versions(catalogue)).statements[model]
+        self.sqlite: SqliteSchema = _counterpart_schema(self._model, twin.catalogue)
         """The tables of the other side."""
         # (The catalogue's forms have no maintained fields, and the functions of a script cannot depend on them.)
         self._to_source = _places(model, self._source)
@@ -187,7 +191,7 @@ class FunctionMirror:
         for key, row in self._counterparts(writer, keys):
             place = row[:2]
             if place in origins:
-                raise self._refused(key, f"it becomes {self._target.name} {place}, and so does {origins[place]}")
+                raise self._refusal(key, f"it becomes {self._target.name} {place}, and so does {origins[place]}")
             origins[place] = key
             verb: Any = "upsert" if place in before else "insert"
             operations.append(Operation(verb, self._model, row[0], row[1], new=row))
@@ -196,15 +200,15 @@ class FunctionMirror:
             return
         try:
             apply(self.sqlite, writer, operations)
-        except _REFUSED as error:
-            taken: Any = getattr(error, "key", None)
+        except _REFUSALS as error:
+            taken_key: Any = getattr(error, "key", None)
             reason = str(error)
             if isinstance(error, EntityExists):
-                reason = f"it becomes {self._target.name} {taken}, and so does another entity"
-            raise self._refused(origins.get(taken, next(iter(origins.values()), None)), reason) from error
+                reason = f"it becomes {self._target.name} {taken_key}, and so does another entity"
+            raise self._refusal(origins.get(taken_key, next(iter(origins.values()), None)), reason) from error
 
     def differences(
-        self, read: Callable[..., Iterator[Row]], switched: int
+        self, query: Callable[..., Iterator[Row]], switched: int
     ) -> Iterator[tuple[ProblemKind, Place, str]]:
         """Yield how the other side differs from the counterparts of this one: the kind of problem, the key, the detail.
 
@@ -213,7 +217,7 @@ class FunctionMirror:
                 version.
         """
         count, statements = 0, self.sqlite.statements[self._model]
-        for row in read(self._statements.scan):
+        for row in query(self._statements.scan):
             try:
                 counterpart = self._counterpart(row)
             except NotInvertible as error:
@@ -222,13 +226,13 @@ class FunctionMirror:
             if counterpart is None:
                 continue
             key = counterpart[:2]
-            stored = next(read(statements.get, key), None)
-            count += stored is not None
-            if stored is None:
+            stored_row = next(query(statements.get, key), None)
+            count += stored_row is not None
+            if stored_row is None:
                 yield "missing", key, f"it is what {self._source.name} {row[:2]} was"
-            elif row[2] > switched and not same_rows(stored[FIRST : len(counterpart)], counterpart[FIRST:]):
+            elif row[2] > switched and not same_rows(stored_row[FIRST : len(counterpart)], counterpart[FIRST:]):
                 yield "wrong", key, f"it is not what {self._source.name} {row[:2]} was"
-        stored_count = sum(1 for _ in read(statements.scan))
+        stored_count = sum(1 for _ in query(statements.scan))
         if stored_count > count:
             yield (
                 "dangling",
@@ -244,7 +248,7 @@ class FunctionMirror:
             try:
                 counterpart = self._counterpart(row)
             except NotInvertible as error:
-                raise self._refused(row[:2], str(error)) from error
+                raise self._refusal(row[:2], str(error)) from error
             if counterpart is not None:
                 yield row[:2], counterpart
 
@@ -254,7 +258,7 @@ class FunctionMirror:
         old = former_row(self._conversion, self._source.build_one(source_row))
         return old and (*old[:FIRST], *[None if at is None else old[at] for at in self._from_target])
 
-    def _refused(self, key: Place | None, reason: str) -> InvalidEntity:
+    def _refusal(self, key: Place | None, reason: str) -> InvalidEntity:
         return InvalidEntity(
             f"{self._source.name}{'' if key is None else f' {key}'}",
             [
@@ -293,21 +297,21 @@ def script_sides(sqlite: SqliteSchema) -> Iterator[tuple[str, FunctionMirror]]:
 def _sides(sqlite: SqliteSchema, model: Model, twin: Mirror) -> list[LinkMirror | FunctionMirror]:
     sides: list[LinkMirror | FunctionMirror] | None = sqlite.sides.get((model, twin.migration))
     if sides is None:
-        name, main, former = sqlite.names[model], sqlite.stored, twin.catalogue
+        name, main, old_catalogue = sqlite.names[model], sqlite.stored, twin.catalogue
         if twin in sqlite.guests:
             if not twin.writes:
                 raise SchemaMismatch(
                     model.name,
-                    [f"{twin.migration} has changed {_what(twin, name, main)}, and this version can only read it: "
+                    [f"{twin.migration} has changed {_change_text(twin, name, main)}, and this version can only read it: "
                      f"{steps_of(twin.migration, name, main.history)}; nothing was written: deploy the version that declares it as it "
                      "is now"],
                 )  # fmt: skip
-            sides = [LinkMirror(former, main, link) for link in twin.links if link.old == name]
+            sides = [LinkMirror(old_catalogue, main, link) for link in twin.links if link.old == name]
         else:
             sides = [
                 FunctionMirror(main, twin, link, sqlite.way_back(twin, link))
                 if link.steps
-                else LinkMirror(main, former, link.reverse)
+                else LinkMirror(main, old_catalogue, link.reverse)
                 for link in twin.links
                 if link.new == name
             ]
@@ -315,30 +319,36 @@ def _sides(sqlite: SqliteSchema, model: Model, twin: Mirror) -> list[LinkMirror 
     return sides
 
 
-def _what(twin: Mirror, name: str, catalogue: Catalogue) -> str:
+def _change_text(twin: Mirror, name: str, catalogue: Catalogue) -> str:
     """Return in words what a migration has changed that ends the writes of a class."""
     if names_class(twin.migration, name, catalogue.history):
         return "this class"
     models = twin.catalogue.models
-    shares = [other for other in models if other != name and models[other].table == models[name].table]
-    named = [other for other in shares if names_class(twin.migration, other, catalogue.history)]
-    return f"{' and '.join(named)}, which this class shares a table with" if named else "what belongs to this class"
+    shares = [
+        class_name for class_name in models if class_name != name and models[class_name].table == models[name].table
+    ]
+    named_classes = [class_name for class_name in shares if names_class(twin.migration, class_name, catalogue.history)]
+    return (
+        f"{' and '.join(named_classes)}, which this class shares a table with"
+        if named_classes
+        else "what belongs to this class"
+    )
 
 
-def stale_twins(sqlite: SqliteSchema, written: Iterable[Operation | Batch]) -> list[Mirror]:
+def stale_twins(sqlite: SqliteSchema, writes: Iterable[Operation | Batch]) -> list[Mirror]:
     """Return the twins that a write leaves behind, as this process does not know the scripts that they need."""
-    models = {each.model for each in written if not isinstance(each, Operation) or each.verb != "require"}
+    models = {write.model for write in writes if not isinstance(write, Operation) or write.verb != "require"}
     return list(dict.fromkeys([twin for model in models for twin in sqlite.stale_twins.get(model, ())]))
 
 
-def _written(model: Model, catalogue: Catalogue) -> SqliteSchema:
+def _counterpart_schema(model: Model, catalogue: Catalogue) -> SqliteSchema:
     """Return the tables of the other side, which a class that is compiled from its form writes."""
-    sqlite = SqliteSchema(Schema((model,)), _alone(catalogue))
+    sqlite = SqliteSchema(Schema((model,)), _without_versions(catalogue))
     # (Nested values are written as they are stored, so they lose no members.)
-    sqlite.followed = {model: attrs.evolve(followed, narrow={}) for model, followed in sqlite.followed.items()}
+    sqlite.extended = {model: attrs.evolve(extended, narrow={}) for model, extended in sqlite.extended.items()}
     return sqlite
 
 
-def _alone(catalogue: Catalogue) -> Catalogue:
+def _without_versions(catalogue: Catalogue) -> Catalogue:
     """Return a catalogue without versions and twins: every program sees it alike."""
     return attrs.evolve(catalogue, versions=Versions(), twins=())

@@ -40,32 +40,32 @@ _SAMPLED = 100  # rows whose mean size stands for that of all
 _OVERFLOW_STEP = "SEARCH b USING INTEGER PRIMARY KEY"  # of a plan of SQLite
 
 
-def _again(read: Callable[Concatenate[SqliteReads, P], T]) -> Callable[Concatenate[SqliteReads, P], T]:
+def _retrying(reader: Callable[Concatenate[SqliteReads, P], T]) -> Callable[Concatenate[SqliteReads, P], T]:
     """Read again if the file has other names for what is read by now.
 
     A snapshot is broken by the first read that fails: `SqliteReads.in_one_state` begins another one.
     """
 
-    @wraps(read)
+    @wraps(reader)
     def reading(self: SqliteReads, /, *args: P.args, **options: P.kwargs) -> T:
         try:
-            return read(self, *args, **options)
+            return reader(self, *args, **options)
         except NoSuchName:
             if options.get("within") is not None:
                 self.catch_up()
                 raise
-            return retry_refreshed(self.catch_up, lambda: read(self, *args, **options))
+            return retry_refreshed(self.catch_up, lambda: reader(self, *args, **options))
 
     return reading
 
 
-def retry_refreshed(catch_up: Callable[[], None], read: Callable[[], T]) -> T:
+def retry_refreshed(catch_up: Callable[[], None], reader: Callable[[], T]) -> T:
     """Follow the catalogue and read, again as long as others change the names meanwhile."""
     for _ in range(_FOLLOWS):
         catch_up()
         with suppress(NoSuchName):
-            return read()
-    return read()
+            return reader()
+    return reader()
 
 
 class SqliteReads:
@@ -93,7 +93,7 @@ class SqliteReads:
             plan.lowered[self] = select
         return select
 
-    @_again
+    @_retrying
     def rows(
         self,
         bound: BoundPlan,
@@ -106,31 +106,31 @@ class SqliteReads:
     ) -> Iterator[list[Row]]:
         """Yield rows in chunks, all of one state of the file, those after one position."""
         select = self.select(bound.plan)
-        alone = within is None and spending is None
+        standalone = within is None and spending is None
         if bound.plan.merged:
             merged = partial(select.merged, bound, layout, after, limit, spending)
             return _started(self._merged(bound.plan, merged, within))
         if bound.plan.by_partition:
-            found = partial(select.statements, bound, layout, after, limit, spending)
-            return _started(self._several(lambda find: found(find=find), within))
-        if alone and select.few:
+            statements_of = partial(select.statements, bound, layout, after, limit, spending)
+            return _started(self._stream_statements(lambda find: statements_of(find=find), within))
+        if standalone and select.few:
             if (few := self._few(select, bound, layout, after, limit)) is not None:
                 return iter([few] if few else [])
             select.few = False
         statements = list(select.statements(bound, layout, after, limit, spending))
         if len(statements) != 1:
-            return _started(self._several(lambda _: statements, within))
+            return _started(self._stream_statements(lambda _: statements, within))
         sql, args = statements[0]
         if within is not None:
             return within.stream(sql, args)
         stream = self._file.stream(sql, args)
-        if not alone:
+        if not standalone:
             return stream
         rows = next(stream, [])
         select.few = len(rows) < _CHUNK
         return chain([rows] if rows else [], stream)
 
-    @_again
+    @_retrying
     def lines(
         self, bound: BoundPlan, layout: RowLayout, size: int, limit: int | None
     ) -> Iterator[bytes | list[Row]] | None:
@@ -146,26 +146,28 @@ class SqliteReads:
         self, select: Select, bound: BoundPlan, layout: RowLayout, size: int, limit: int | None, within: Snapshot
     ) -> Iterator[bytes | list[Row]]:
         width = 2 if bound.plan.index is None else 4
-        after: Position | None = None
+        position: Position | None = None
         surplus = 0  # chunks that came as rows, more than as text
-        left, ended = limit, limit == 0
-        while not ended:
-            most = size if after is not None else min(size, _FIRST)
-            wanted = most if left is None else min(most, left)
-            found: tuple[bytes | list[Row], int] | None = None
+        remaining, at_end = limit, limit == 0
+        while not at_end:
+            most = size if position is not None else min(size, _FIRST)
+            chunk_limit = most if remaining is None else min(most, remaining)
+            text_chunk: tuple[bytes | list[Row], int] | None = None
             if surplus < 2:
-                found = _text(within, select.lines(bound, layout, after, wanted), wanted)
-                surplus += 1 if found is None else -1
-            chunk, count = found or _rows(within, select.statements(bound, layout, after, wanted), wanted)
-            if left is not None:
-                left -= count
-            ended = count < wanted or left == 0
-            select.few = ended and after is None and count < _CHUNK
+                text_chunk = _text(within, select.lines(bound, layout, position, chunk_limit), chunk_limit)
+                surplus += 1 if text_chunk is None else -1
+            chunk, count = text_chunk or _rows(
+                within, select.statements(bound, layout, position, chunk_limit), chunk_limit
+            )
+            if remaining is not None:
+                remaining -= count
+            at_end = count < chunk_limit or remaining == 0
+            select.few = at_end and position is None and count < _CHUNK
             if count:
-                after = tuple(
+                position = tuple(
                     json.loads(chunk[chunk.rfind(b"\n") + 1 :])[1:-1] if isinstance(chunk, bytes) else chunk[-1]
                 )
-                after = after[:width]
+                position = position[:width]
                 yield chunk
 
     def _few(
@@ -177,14 +179,14 @@ class SqliteReads:
         if len(statements) != 1:
             return None
         # (What is filtered or sorted may read more than it finds.)
-        read = self._file.read if bound.plan.filter or bound.plan.sorted else self._file.read_few
-        rows = read(*statements[0])
+        read_rows = self._file.read if bound.plan.filter or bound.plan.sorted else self._file.read_few
+        rows = read_rows(*statements[0])
         return rows if len(rows) <= _CHUNK else None
 
     def partition_rows(self, plan: Plan, layout: RowLayout) -> Callable[[str, int | None], list[Row] | None]:
         """Return a function that reads the first rows of one partition of a path, or all; None if they may be many."""
         statement: tuple[Select, str] | None = None
-        read, current = self._file.read_few, self._current
+        read_few, current = self._file.read_few, self._current
 
         def rows(partition: str, limit: int | None) -> list[Row] | None:
             nonlocal statement
@@ -197,14 +199,14 @@ class SqliteReads:
                     return None
                 limit = _CHUNK + 1
             try:
-                chunk = read(sql, (partition, limit))
+                chunk = read_few(sql, (partition, limit))
             except NoSuchName:
                 return None  # a plan with ranges finds the new name
             return chunk if len(chunk) <= _CHUNK else None
 
         return rows
 
-    @_again
+    @_retrying
     def find(self, bound: BoundPlan, layout: RowLayout) -> Row | None:
         """Return the first row."""
         select = self.select(bound.plan)
@@ -214,11 +216,11 @@ class SqliteReads:
             return next(chain.from_iterable(self.rows(bound, layout, limit=1)), None)
         return self._file.get(*statements[0])
 
-    def _several(
+    def _stream_statements(
         self, statements: Callable[[Find], Iterable[Statement]], within: Snapshot | None
     ) -> Iterator[list[Row]]:
         if within is None:
-            yield from self._file.in_one_state(partial(self._several, statements))
+            yield from self._file.in_one_state(partial(self._stream_statements, statements))
             return
         yield from chain.from_iterable(starmap(within.stream, statements(within.get)))
 
@@ -238,7 +240,7 @@ class SqliteReads:
         rows = heapq.merge(*streams, reverse=plan.descending)  # (no two keys are equal)
         yield from readable(_chunks(map(itemgetter(1), rows)), str(plan.path))
 
-    @_again
+    @_retrying
     def count(self, bound: BoundPlan, *, within: Snapshot | None = None) -> int | None:
         """Return the number of entities; None if that has to be found out in Python."""
         select = self.select(bound.plan)
@@ -253,7 +255,7 @@ class SqliteReads:
             counts = [snapshot.get(sql, args) for sql, args in select.counts(bound, find=snapshot.get)]
         return sum(int(row[0]) for row in counts if row is not None)
 
-    @_again
+    @_retrying
     def totals(self, bound: BoundPlan, by: Sequence[str], measured: str | None, *, summed: bool) -> list[Row] | None:
         """Return totals by group; None if SQL does not give what Python does. See `Reads`."""
         select = self.select(bound.plan)
@@ -269,15 +271,15 @@ class SqliteReads:
             rows = self._file.read(*statements[0])
         else:
             with self._file.snapshot() as snapshot:
-                each = select.counts(bound, columns=columns, find=snapshot.get)
-                rows = [row for statement in each for row in snapshot.read(*statement)]
+                selects = select.counts(bound, columns=columns, find=snapshot.get)
+                rows = [row for statement in selects for row in snapshot.read(*statement)]
         if any(row[-1] for row in rows):  # (a value of another storage class)
             return None
         if summed:
             return [(*row[:-3], (row[-3] << HALF) + row[-2]) for row in rows]
         return [row[:-1] for row in rows]
 
-    @_again
+    @_retrying
     def between_bounds(self, bound: BoundPlan, most: int) -> int:
         """Return the number of rows between the bounds, before any filter, at most ``most``."""
         select, count = self.select(bound.plan), 0
@@ -288,36 +290,38 @@ class SqliteReads:
                     return most
         return count
 
-    @_again
+    @_retrying
     def footprint(self, bound: BoundPlan, most: int) -> ReadEstimate:
         """Return what a plan reads, counted up to ``most`` rows."""
         plan, select = bound.plan, self.select(bound.plan)
         rows: list[int] = []
-        left, size, sampled = most, (0.0, 0.0), 0
-        held = tuple([one for one in plan.filter if all(map(plan.path.holds, one.attributes()))])
+        remaining, size, sampled = most, (0.0, 0.0), 0
+        index_filter = tuple(
+            [predicate for predicate in plan.filter if all(map(plan.path.holds, predicate.attributes()))]
+        )
         joins = plan.index is not None and not plan.covering
-        joined: int | None = None
+        joined_rows: int | None = None
         with self._file.snapshot() as snapshot:
             for sql, args in select.counts(bound, filtered=False, most=most, find=snapshot.get):
-                rows.append(min(sum(snapshot.get(sql, args) or ()), left) if left else 0)
-                left -= rows[-1]
+                rows.append(min(sum(snapshot.get(sql, args) or ()), remaining) if remaining else 0)
+                remaining -= rows[-1]
             for sql, args in select.samples(bound, _SAMPLED):
                 number, *sums = snapshot.get(sql, [*args, _SAMPLED - sampled]) or (0, 0, 0)
                 sampled += number
                 size = size[0] + (sums[0] or 0), size[1] + (sums[1] or 0)
                 if sampled == _SAMPLED:
                     break
-            if joins and held:
-                index_alone = attrs.evolve(plan, filter=held, covering=True, lowered={})
-                joined = 0
+            if joins and index_filter:
+                index_alone = attrs.evolve(plan, filter=index_filter, covering=True, lowered={})
+                joined_rows = 0
                 for sql, args in self.select(index_alone).counts(bound, most=most, find=snapshot.get):
-                    joined += sum(snapshot.get(sql, args) or ())
-        of_rows, of_entities = (one / max(sampled, 1) for one in size)
-        whole = sum(rows) < most
-        joined = 0 if not joins else sum(rows) if joined is None else min(joined, sum(rows))
-        return ReadEstimate(tuple(rows), joined, of_rows, of_entities, whole)
+                    joined_rows += sum(snapshot.get(sql, args) or ())
+        of_rows, of_entities = (byte_count / max(sampled, 1) for byte_count in size)
+        complete = sum(rows) < most
+        joined_rows = 0 if not joins else sum(rows) if joined_rows is None else min(joined_rows, sum(rows))
+        return ReadEstimate(tuple(rows), joined_rows, of_rows, of_entities, complete)
 
-    @_again
+    @_retrying
     def divide(self, bound: BoundPlan, parts: int) -> list[KeyPosition]:
         """Return places, in order, that divide the rows between the bounds into parts of about one size, or fewer.
 
@@ -331,31 +335,34 @@ class SqliteReads:
             def count(sql: str, args: Sequence[Any]) -> int:
                 return int(snapshot.read(f"SELECT count(*) FROM ({sql})", args)[0][0])
 
-            def place_at(of: BoundPlan, passed: int) -> KeyPosition:
+            def place_at(of: BoundPlan, offset: int) -> KeyPosition:
                 for sql, args in select.keys(of):
-                    if rows := snapshot.read(f"{sql} LIMIT 1 OFFSET ?", (*args, passed)):
+                    if rows := snapshot.read(f"{sql} LIMIT 1 OFFSET ?", (*args, offset)):
                         return rows[0]
-                    passed -= count(sql, args)
-                raise LookupError(passed)
+                    offset -= count(sql, args)
+                raise LookupError(offset)
 
             counts = [count(*statement) for statement in select.keys(bound)]
             total, first = sum(counts), 0
             numbers = deque(dict.fromkeys(part * total // parts for part in range(1, parts)) if total else ())
-            for one, rows in zip(bound.ranges, counts, strict=True):
-                rest, before = attrs.evolve(bound, ranges=(one,)), first
+            for key_range, rows in zip(bound.ranges, counts, strict=True):
+                remainder, first_number = attrs.evolve(bound, ranges=(key_range,)), first
                 first += rows
                 while numbers and numbers[0] < first:
-                    place = place_at(rest, numbers[0] - before)
-                    rest, before = narrowed(rest, QueryPart(index, place)), numbers.popleft()
+                    place = place_at(remainder, numbers[0] - first_number)
+                    remainder, first_number = narrowed(remainder, QueryPart(index, place)), numbers.popleft()
                     places[place] = None
         return list(places)
 
-    @_again
+    @_retrying
     def explain(self, bound: BoundPlan, layout: RowLayout, limit: int | None = None) -> DatabasePlan:
         """Return SQLite's own plan of the first range."""
         select = self.select(bound.plan)
         if bound.plan.by_partition:  # (what is read of each)
-            points = [attrs.evolve(one, partition=Bound(one.partition.lo, None, True)) for one in bound.ranges]
+            points = [
+                attrs.evolve(key_range, partition=Bound(key_range.partition.lo, None, True))
+                for key_range in bound.ranges
+            ]
             bound = attrs.evolve(bound, ranges=tuple(points))
         for sql, args in select.statements(bound, layout):
             steps = self._file.read(f"EXPLAIN QUERY PLAN {sql}", args)
@@ -372,46 +379,46 @@ class SqliteReads:
         """Return the predicates that have to be evaluated in Python."""
         return self.select(plan).residual
 
-    def in_one_state(self, read: Callable[[Any], Iterator[T]]) -> Iterator[T]:
+    def in_one_state(self, reader: Callable[[Any], Iterator[T]]) -> Iterator[T]:
         """Yield what a function reads of one state of the file, as it is asked for."""
         chunks: Iterator[T] = iter(())
 
-        def begun() -> T | None:
+        def start_reading() -> T | None:
             nonlocal chunks
-            chunks = self._file.in_one_state(read)
+            chunks = self._file.in_one_state(reader)
             return next(chunks, None)
 
         try:
-            first = begun()
+            first = start_reading()
         except NoSuchName:
-            first = retry_refreshed(self.catch_up, begun)
+            first = retry_refreshed(self.catch_up, start_reading)
         if first is not None:
             yield first
             yield from chunks
 
 
-def _rows(within: Snapshot, statements: Iterator[Statement], wanted: int) -> tuple[list[Row], int]:
+def _rows(within: Snapshot, statements: Iterator[Statement], limit: int) -> tuple[list[Row], int]:
     """Return at most so many rows, and their number."""
     rows: list[Row] = []
     for sql, args in statements:
-        rows += within.read(sql, [*args[:-1], wanted - len(rows)])
-        if len(rows) == wanted:
+        rows += within.read(sql, [*args[:-1], limit - len(rows)])
+        if len(rows) == limit:
             break
     return rows, len(rows)
 
 
-def _text(within: Snapshot, statements: Iterator[Statement], wanted: int) -> tuple[bytes, int] | None:
+def _text(within: Snapshot, statements: Iterator[Statement], limit: int) -> tuple[bytes, int] | None:
     """Return at most so many rows as lines of JSON, and their number; None if lines do not hold all of them."""
     texts: list[bytes] = []
     count = 0
     for sql, args in statements:
-        text, found, odd = within.get(sql, [*args[:-1], wanted - count]) or (b"", 0, 0)
+        text, line_count, odd = within.get(sql, [*args[:-1], limit - count]) or (b"", 0, 0)
         if odd:
             return None
-        if found:
+        if line_count:
             texts.append(text)
-            count += found
-            if count == wanted:
+            count += line_count
+            if count == limit:
                 break
     return b"\n".join(texts), count
 

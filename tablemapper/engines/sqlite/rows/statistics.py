@@ -26,8 +26,8 @@ def read_statistics(
     sqlite: SqliteSchema, snapshot: Snapshot, model: Model, recent: timedelta, top: int, meter: Meter
 ) -> Statistics:
     """Return the statistics of a class in one state of the file."""
-    now = Builtin.datetime.now(UTC)
-    since = recent_since(now, recent)
+    moment = Builtin.datetime.now(UTC)
+    since = recent_since(moment, recent)
     statements = sqlite.statements[model]
     size, sizes = entity_bytes(statements, "t"), Sizes()
     source = rows_of(statements.table, statements.name)
@@ -53,7 +53,7 @@ def read_statistics(
         if sqlite.label(model, index.name) not in sqlite.unready
     }
     return Statistics(
-        model=model.name, at=now, entities=entities, bytes=total, total_bytes=total + sum(one.bytes for one in indexes.values()),
+        model=model.name, at=moment, entities=entities, bytes=total, total_bytes=total + sum(index_statistics.bytes for index_statistics in indexes.values()),
         sizes=sizes.quantiles(total), largest_key=largest and (largest[0], largest[1]), partitions=partitions, writes=writes,
         busiest=busiest, newest=time_of(counts.newest), indexes=indexes, recent=recent,
     )  # fmt: skip
@@ -70,9 +70,9 @@ class _Counts:
     def __iter__(self) -> Iterator[PartitionCount]:
         for chunk in self._chunks:
             for row in chunk:
-                one = PartitionCount(*row)
-                self.newest = max(self.newest, one.newest)
-                yield one
+                partition = PartitionCount(*row)
+                self.newest = max(self.newest, partition.newest)
+                yield partition
             self._meter.advance(sum(row[1] for row in chunk))
 
 
@@ -80,8 +80,8 @@ def _moments(snapshot: Snapshot, source: str, since: int) -> tuple[int, int]:
     """Return how many distinct times there are since a time, and the most of them in one second."""
     distinct = f'SELECT DISTINCT t."Timestamp" AS moment FROM {source} AND t."Timestamp" >= ?'
     seconds = f"SELECT count(*) AS n FROM ({distinct}) GROUP BY moment / {_SECOND}"
-    found = snapshot.get(f"SELECT total(n), max(n) FROM ({seconds})", (since,))
-    return (0, 0) if found is None else (int(found[0]), found[1] or 0)
+    totals = snapshot.get(f"SELECT total(n), max(n) FROM ({seconds})", (since,))
+    return (0, 0) if totals is None else (int(totals[0]), totals[1] or 0)
 
 
 def _index(

@@ -13,16 +13,21 @@ from .duplicate_values import FORGET_INDEX
 def clear(sqlite: SqliteSchema, writer: Writer, model: Model) -> int | None:
     """Delete the entities of a class, and all that is maintained from them; return their number.
 
-    Nothing is done, and None returned, where each entity has to be looked at: a migration copies it, or keeps it in
-    step with what it was before; an index or an aggregate of it is being built; the group of an ``_ever`` measure
-    outlives its entities; an index is over a field that is maintained from them.
+    Do nothing, and return None, where each entity has to be looked at:
+
+    - A migration copies it, or keeps it in step with its counterpart.
+    - An index or an aggregate of it is being built.
+    - The group of an ``_ever`` measure outlives its entities.
+    - An index is over a field that is maintained from them.
     """
-    kept = sqlite.maintenance[model]
+    maintenance = sqlite.maintenance[model]
     duties = model in sqlite.copies or model in sqlite.jobs or model in sqlite.twins
-    if duties or any(one.aggregate.keeps_empty or one.model.name in sqlite.owners for one in kept.aggregates):
+    if duties or any(
+        aggregate.aggregate.keeps_empty or aggregate.model.name in sqlite.owners for aggregate in maintenance.aggregates
+    ):
         return None
     count = _delete_entities(sqlite, writer, model)
-    groups = [one.model for one in kept.aggregates]
+    groups = [aggregate.model for aggregate in maintenance.aggregates]
     for group in groups:
         _delete_entities(sqlite, writer, group)
         if group in sqlite.values:
@@ -43,8 +48,8 @@ def delete_class(writer: Writer, table: Table, name: str) -> int:
     of_type = type_filter(table, name)
     where = f" WHERE {of_type}" if of_type else ""
     if table.spills:
-        moved = f'SELECT t."_big" FROM {quoted(table.name)} t{where}'
-        writer.execute(f"DELETE FROM {quoted(table.big_name)}" + (f" WHERE id IN ({moved})" if of_type else ""))
-    before = writer.total_changes()
+        big_ids = f'SELECT t."_big" FROM {quoted(table.name)} t{where}'
+        writer.execute(f"DELETE FROM {quoted(table.big_name)}" + (f" WHERE id IN ({big_ids})" if of_type else ""))
+    count_before = writer.total_changes()
     writer.execute(f"DELETE FROM {quoted(table.name)} AS t{where}")
-    return writer.total_changes() - before
+    return writer.total_changes() - count_before

@@ -36,12 +36,12 @@ class WrittenRows:
     @property
     def keys(self) -> list[tuple[str, str]]:
         """The keys of all of them."""
-        return [one.key for one in (*self.deletes, *self.updates, *self.inserts)]
+        return [operation.key for operation in (*self.deletes, *self.updates, *self.inserts)]
 
 
 @attrs.frozen(eq=False)
 class WriteHook:
-    """What follows from a write. Operations call `before` and `after` once; new entities `added`, at the end `flush`."""
+    """A consequence of writes. Operations call `prepare` and `finish` once; new entities `collect_added`, then `flush`."""
 
     sqlite: SqliteSchema
     apply: Apply
@@ -52,17 +52,19 @@ class WriteHook:
         """Return whether anything follows from writes of a class."""
         raise NotImplementedError
 
-    def before(self, writer: Writer, written: Mapping[Model, WrittenRows], changes: ChangeSet) -> Any:
-        """Take up operations before their rows are written, and return what `after` is to know.
+    def prepare(self, writer: Writer, written_rows: Mapping[Model, WrittenRows], changes: ChangeSet) -> Any:
+        """Take up operations before their rows are written, and return what `finish` is to know.
 
         Args:
             changes: gets what they change in indexes and aggregates.
         """
 
-    def after(self, writer: Writer, written: Mapping[Model, WrittenRows], changes: ChangeSet, before: Any) -> None:
+    def finish(
+        self, writer: Writer, written_rows: Mapping[Model, WrittenRows], changes: ChangeSet, prepared: Any
+    ) -> None:
         """Write what follows from operations whose rows are written."""
 
-    def added(self, writer: Writer, model: Model, rows: list[Row], changes: ChangeSet) -> None:
+    def collect_added(self, writer: Writer, model: Model, rows: list[Row], changes: ChangeSet) -> None:
         """Take up new entities of a class, whose rows are written."""
 
     def flush(self, writer: Writer, changes: ChangeSet) -> None:
@@ -76,35 +78,37 @@ class MaintenanceHook(WriteHook):
 
     @staticmethod
     def concerns(sqlite: SqliteSchema, model: Model) -> bool:
-        kept = sqlite.maintenance[model]
-        return bool(kept.indexes or kept.aggregates or model in sqlite.jobs or model in sqlite.keepers)
+        maintenance = sqlite.maintenance[model]
+        return bool(maintenance.indexes or maintenance.aggregates or model in sqlite.jobs or model in sqlite.keepers)
 
-    def before(self, writer: Writer, written: Mapping[Model, WrittenRows], changes: ChangeSet) -> bool:
+    def prepare(self, writer: Writer, written_rows: Mapping[Model, WrittenRows], changes: ChangeSet) -> bool:
         """Return whether groups are written already: what entities are in indexes may depend on what they come to be."""
         sqlite = self.sqlite
-        if not sqlite.keepers or not (dependents := sqlite.keepers.keys() & written.keys()):
-            self._collect(writer, written, changes)
+        if not sqlite.keepers or not (dependents := sqlite.keepers.keys() & written_rows.keys()):
+            self._collect(writer, written_rows, changes)
             return False
-        self._collect(writer, written, changes, attrgetter("of_aggregates"))
-        own = {(model, key) for model in dependents for key in written[model].keys}
-        write_groups(sqlite, writer, changes, own)
+        self._collect(writer, written_rows, changes, attrgetter("of_aggregates"))
+        own_keys = {(model, key) for model in dependents for key in written_rows[model].keys}
+        write_groups(sqlite, writer, changes, own_keys)
         for model in dependents:
             statements = sqlite.statements[model]
-            for operation in (*written[model].updates, *written[model].inserts):
+            for operation in (*written_rows[model].updates, *written_rows[model].inserts):
                 assert operation.new is not None
                 operation.new = with_maintained(statements, writer, operation.new)
-        self._collect(writer, written, changes, attrgetter("of_indexes"))
+        self._collect(writer, written_rows, changes, attrgetter("of_indexes"))
         return True
 
-    def after(self, writer: Writer, written: Mapping[Model, WrittenRows], changes: ChangeSet, before: Any) -> None:
-        if not before:
+    def finish(
+        self, writer: Writer, written_rows: Mapping[Model, WrittenRows], changes: ChangeSet, prepared: Any
+    ) -> None:
+        if not prepared:
             write_groups(self.sqlite, writer, changes)
         if changes.indexes:
             write_indexes(self.sqlite, writer, changes)
 
-    def added(self, writer: Writer, model: Model, rows: list[Row], changes: ChangeSet) -> None:
+    def collect_added(self, writer: Writer, model: Model, rows: list[Row], changes: ChangeSet) -> None:
         # In the order of the keys, so that index rows that are equal in their own key have it too.
-        collect(self.sqlite, writer, model, changes, added=sorted_rows(rows))
+        collect(self.sqlite, writer, model, changes, inserts=sorted_rows(rows))
         write_indexes(self.sqlite, writer, changes)
         changes.indexes.clear()
 
@@ -112,14 +116,16 @@ class MaintenanceHook(WriteHook):
         write_changes(self.sqlite, writer, changes)
 
     def _collect(
-        self, writer: Writer, written: Mapping[Model, WrittenRows], changes: ChangeSet, part: Part | None = None
+        self, writer: Writer, written_rows: Mapping[Model, WrittenRows], changes: ChangeSet, part: Part | None = None
     ) -> None:
         """Add to a set what operations change in what is maintained, or in a part of that."""
-        for model, some in written.items():
-            removed: Any = [one.old for one in some.deletes] if some.deletes else ()
-            changed: Any = [(one.old, one.new) for one in some.updates] if some.updates else ()
-            added: Any = [one.new for one in some.inserts] if some.inserts else ()
-            collect(self.sqlite, writer, model, changes, removed, changed, added, part)
+        for model, class_rows in written_rows.items():
+            deletes: Any = [operation.old for operation in class_rows.deletes] if class_rows.deletes else ()
+            updates: Any = (
+                [(operation.old, operation.new) for operation in class_rows.updates] if class_rows.updates else ()
+            )
+            inserts: Any = [operation.new for operation in class_rows.inserts] if class_rows.inserts else ()
+            collect(self.sqlite, writer, model, changes, deletes, updates, inserts, part)
 
 
 class BackfillQueueHook(WriteHook):
@@ -131,15 +137,17 @@ class BackfillQueueHook(WriteHook):
     def concerns(sqlite: SqliteSchema, model: Model) -> bool:
         return model in sqlite.copies
 
-    def after(self, writer: Writer, written: Mapping[Model, WrittenRows], changes: ChangeSet, before: None) -> None:
-        for model, some in written.items():
-            self.added(writer, model, some.keys, changes)
+    def finish(
+        self, writer: Writer, written_rows: Mapping[Model, WrittenRows], changes: ChangeSet, prepared: None
+    ) -> None:
+        for model, class_rows in written_rows.items():
+            self.collect_added(writer, model, class_rows.keys, changes)
 
-    def added(self, writer: Writer, model: Model, rows: Sequence[Sequence[Any]], changes: ChangeSet) -> None:
+    def collect_added(self, writer: Writer, model: Model, rows: Sequence[Sequence[Any]], changes: ChangeSet) -> None:
         for copy in self.sqlite.copies.get(model, ()):
-            passed = copied(writer.get, copy.id)
-            if passed is not None and (behind := [(copy.id, *row[:2]) for row in rows if passed(row)]):
-                writer.executemany(ENQUEUE, behind)
+            is_copied = copied(writer.get, copy.id)
+            if is_copied is not None and (queued_keys := [(copy.id, *row[:2]) for row in rows if is_copied(row)]):
+                writer.executemany(ENQUEUE, queued_keys)
 
 
 class MirrorHook(WriteHook):
@@ -151,22 +159,28 @@ class MirrorHook(WriteHook):
     def concerns(sqlite: SqliteSchema, model: Model) -> bool:
         return model in sqlite.twins
 
-    def before(
-        self, writer: Writer, written: Mapping[Model, WrittenRows], changes: ChangeSet
+    def prepare(
+        self, writer: Writer, written_rows: Mapping[Model, WrittenRows], changes: ChangeSet
     ) -> list[tuple[Model, LinkMirror | FunctionMirror, Collection[Place]]]:
         """Return the sides to write, each with the keys of the counterparts before."""
         return [
-            (model, side, side.places(writer, some.keys))
-            for model, some in written.items()
+            (model, side, side.places(writer, class_rows.keys))
+            for model, class_rows in written_rows.items()
             for side in sides_of(self.sqlite, model)
         ]
 
-    def after(self, writer: Writer, written: Mapping[Model, WrittenRows], changes: ChangeSet, before: Any) -> None:
-        for model, side, places in before:
-            moves = {one.key: one.moved.key for one in written[model].inserts if one.moved is not None}
-            side.write(writer, written[model].keys, places, self.apply, moves)
+    def finish(
+        self, writer: Writer, written_rows: Mapping[Model, WrittenRows], changes: ChangeSet, prepared: Any
+    ) -> None:
+        for model, side, places in prepared:
+            moves = {
+                operation.key: operation.moved.key
+                for operation in written_rows[model].inserts
+                if operation.moved is not None
+            }
+            side.write(writer, written_rows[model].keys, places, self.apply, moves)
 
-    def added(self, writer: Writer, model: Model, rows: list[Row], changes: ChangeSet) -> None:
+    def collect_added(self, writer: Writer, model: Model, rows: list[Row], changes: ChangeSet) -> None:
         for side in sides_of(self.sqlite, model):
             side.write(writer, rows, (), self.apply)
 

@@ -57,15 +57,15 @@ def apply(
         raise
     except DAMAGE:
         for operation in operations:
-            stored = operation.old
-            if stored is not None and (fault := operation.model.fault_of(stored)) is not None:
-                raise unreadable(operation.model.name, stored, fault) from None
+            old_row = operation.old
+            if old_row is not None and (fault := operation.model.fault_of(old_row)) is not None:
+                raise unreadable(operation.model.name, old_row, fault) from None
         raise
 
 
 def transact(
     operations: Sequence[Operation],
-    given: Sequence[tuple[Row | None, Row | None]],
+    initial_rows: Sequence[tuple[Row | None, Row | None]],
     notes: Sequence[Note],
     maintained_limit: int | None,
     sqlite: SqliteSchema,
@@ -74,11 +74,11 @@ def transact(
     """Apply operations and notes in a transaction, and say how to prove that it was committed.
 
     Args:
-        given: the rows of each, as they were before a first run, which may have been undone because of others.
+        initial_rows: the rows of each, as they were before a first run, which may have been undone because of others.
         maintained_limit: as `Engine.apply`.
     """
-    if given:
-        restore_rows(operations, given)
+    if initial_rows:
+        restore_rows(operations, initial_rows)
     for note in notes:
         writer.proof = write_note(writer, note)
     if operations:
@@ -92,10 +92,10 @@ def _proof(sqlite: SqliteSchema, operations: Sequence[Operation]) -> tuple[str, 
 
     A row that is there proves more than one that is not, as others may delete too; but a condition least of all.
     """
-    least = next((one for one in reversed(operations) if one.verb == "delete"), operations[0])
+    least = next((operation for operation in reversed(operations) if operation.verb == "delete"), operations[0])
     assert least.old is not None
     statements = sqlite.statements[least.model]
-    return (statements.there if least.verb == "require" else statements.not_there), least.old[:3]
+    return (statements.row_exists if least.verb == "require" else statements.row_is_absent), least.old[:3]
 
 
 def _first_insert(sqlite: SqliteSchema, model: Model) -> WriteOne:
@@ -125,12 +125,12 @@ def _insert_one(sqlite: SqliteSchema, model: Model) -> WriteOne:
     """
     if not _only_maintained(sqlite, model):
         return lambda writer, operation: _apply(sqlite, writer, [operation], None)
-    statements, kept = sqlite.statements[model], sqlite.maintenance[model]
-    stamp, sql, there = statements.stamp, statements.insert, statements.there
-    indexes = [(index, index.rows, sqlite.indexes[index.model].insert) for index in kept.indexes]
-    simple = [one for one in kept.aggregates if one.model not in sqlite.dependents]
-    sums = [(one, one.collect, sqlite.statements[one.model].put) for one in simple]
-    others = [one for one in kept.aggregates if one not in simple]
+    statements, maintenance = sqlite.statements[model], sqlite.maintenance[model]
+    stamp, sql, row_exists = statements.stamp, statements.insert, statements.row_exists
+    indexes = [(index, index.rows, sqlite.indexes[index.model].insert) for index in maintenance.indexes]
+    simple = [aggregate for aggregate in maintenance.aggregates if aggregate.model not in sqlite.dependents]
+    sums = [(aggregate, aggregate.collect, sqlite.statements[aggregate.model].put) for aggregate in simple]
+    with_dependents = [aggregate for aggregate in maintenance.aggregates if aggregate not in simple]
 
     def insert(writer: Writer, operation: Operation) -> None:
         execute = writer.execute
@@ -139,27 +139,27 @@ def _insert_one(sqlite: SqliteSchema, model: Model) -> WriteOne:
         try:
             execute(sql, in_table[0])
         except apsw.ConstraintError:
-            raise _taken(statements, writer, inserted[0]) from None
+            raise _exists_error(statements, writer, inserted[0]) from None
         operation.new = row = inserted[0]
-        writer.proof = there, row[:3]
-        for index, rows_of, put in indexes:
+        writer.proof = row_exists, row[:3]
+        for index, rows_of, put_sql in indexes:
             rows = rows_of(inserted)
             if len(rows) == 1 and index not in sqlite.contested:
                 try:
-                    execute(put, rows[0])
+                    execute(put_sql, rows[0])
                     continue
                 except apsw.ConstraintError:
                     pass  # and again, to find out why
             if rows:
                 put_rows(sqlite, index, writer, sorted_rows(rows))
-        for aggregate, collect, put in sums:
+        for aggregate, collect, put_sql in sums:
             groups: Groups = {}
             collect(inserted, groups, 1)
             for _, _, group in changed_groups(sqlite, writer, aggregate, groups):
-                execute(put, group)
-        if others:
+                execute(put_sql, group)
+        if with_dependents:
             changes = ChangeSet()
-            for aggregate in others:
+            for aggregate in with_dependents:
                 aggregate.collect(inserted, changes.groups.setdefault(aggregate, {}), 1)
             write_changes(sqlite, writer, changes)
 
@@ -171,14 +171,14 @@ def _update_one(sqlite: SqliteSchema, model: Model) -> WriteOne:
 
     A row with large values goes the way of several operations.
     """
-    statements, kept = sqlite.statements[model], sqlite.maintenance[model]
+    statements, maintenance = sqlite.statements[model], sqlite.maintenance[model]
 
     def update_as_several(writer: Writer, operation: Operation) -> None:
         _apply(sqlite, writer, [operation], None)
 
     if not _only_maintained(sqlite, model) or statements.own_values is not None:
         return update_as_several
-    stamp, sql, there, width = statements.stamp, statements.update, statements.there, statements.width
+    stamp, sql, row_exists, width = statements.stamp, statements.update, statements.row_exists, statements.width
     has_large = statements.has_big
 
     def update(writer: Writer, operation: Operation) -> None:
@@ -190,40 +190,40 @@ def _update_one(sqlite: SqliteSchema, model: Model) -> WriteOne:
         if has_large and old[-1] is not None:
             update_as_several(writer, operation)
             return
-        changes, before = ChangeSet(), writer.total_changes()
+        changes, count_before = ChangeSet(), writer.total_changes()
         if operation.verb == "delete":
-            changes.removed(kept, (old,))
+            changes.removed(maintenance, (old,))
             writer.execute(statements.delete, old[:3])
-            if writer.total_changes() - before != 1:
-                raise _unproven(statements, writer, [operation], written=False)
+            if writer.total_changes() - count_before != 1:
+                raise _unproven(statements, writer, [operation], is_update=False)
             write_changes(sqlite, writer, changes)
             return
         if operation.change is not None:
             operation.new = operation.change(old)
-        stored, large = stamp((operation.new,), writer.timestamp)  # type: ignore[arg-type]
+        stamped, large = stamp((operation.new,), writer.timestamp)  # type: ignore[arg-type]
         if large:
             update_as_several(writer, operation)
             return
-        row = stored[0]
-        changes.changed(kept, ((old, row),))
+        row = stamped[0]
+        changes.changed(maintenance, ((old, row),))
         writer.execute(sql, (*row, old[2]))
-        if writer.total_changes() - before != 1:
-            raise _unproven(statements, writer, [operation], written=True)
+        if writer.total_changes() - count_before != 1:
+            raise _unproven(statements, writer, [operation], is_update=True)
         operation.new = row
         if writer.proof is None:
-            writer.proof = there, row[:3]
+            writer.proof = row_exists, row[:3]
         write_changes(sqlite, writer, changes)
 
     return update
 
 
 def _apply(sqlite: SqliteSchema, writer: Writer, operations: Sequence[Operation], maintained_limit: int | None) -> None:
-    written, changes = _judged(sqlite, writer, operations), ChangeSet()
-    followers = hooks_of(sqlite, written, apply)
-    before: list[Any] = []
+    written_rows, changes = _judged(sqlite, writer, operations), ChangeSet()
+    followers = hooks_of(sqlite, written_rows, apply)
+    preparations: list[Any] = []
     for follower in followers:
-        before.append(follower.before(writer, written, changes))
-    for model, of_model in written.items():
+        preparations.append(follower.prepare(writer, written_rows, changes))
+    for model, of_model in written_rows.items():
         statements = sqlite.statements[model]
         if of_model.deletes:
             _delete(statements, writer, of_model.deletes)
@@ -231,8 +231,8 @@ def _apply(sqlite: SqliteSchema, writer: Writer, operations: Sequence[Operation]
             _update(statements, writer, of_model.updates)
         if of_model.inserts:
             _insert(statements, writer, of_model.inserts)
-    for follower, known in zip(followers, before, strict=True):
-        follower.after(writer, written, changes, known)
+    for follower, prepared in zip(followers, preparations, strict=True):
+        follower.finish(writer, written_rows, changes, prepared)
     if maintained_limit is not None:
         check_limit(len(operations), changes, maintained_limit)
 
@@ -245,53 +245,53 @@ def _judged(sqlite: SqliteSchema, writer: Writer, operations: Sequence[Operation
         if verb == "require":
             _read(sqlite, writer, operation)
             continue
-        written = judged.get(model)
-        if written is None:
+        class_rows = judged.get(model)
+        if class_rows is None:
             # (What was read before the file had more properties is too short; maintained fields change at any time.)
             width = _NO_WIDTH if model in sqlite.keepers else sqlite.statements[model].width
-            written = judged[model] = WrittenRows(width, [], [], [])
+            class_rows = judged[model] = WrittenRows(width, [], [], [])
         if verb == "insert":
-            written.inserts.append(operation)
+            class_rows.inserts.append(operation)
             continue
-        if old is None or len(old) != written.width:
-            if old is not None and operation.etag is None and written.width == _NO_WIDTH:
+        if old is None or len(old) != class_rows.width:
+            if old is not None and operation.etag is None and class_rows.width == _NO_WIDTH:
                 operation.etag = old[2]
             _read(sqlite, writer, operation)
         if verb == "delete":
-            written.deletes.append(operation)
+            class_rows.deletes.append(operation)
             continue
         if operation.change is not None:
             operation.new = operation.change(operation.old)
-        (written.inserts if operation.old is None else written.updates).append(operation)
-    for model, followed in sqlite.followed.items():
-        if followed.checked and (found := judged.get(model)) is not None:
-            _complete(followed, found)
+        (class_rows.inserts if operation.old is None else class_rows.updates).append(operation)
+    for model, extended in sqlite.extended.items():
+        if extended.checked and (checked_rows := judged.get(model)) is not None:
+            _complete(extended, checked_rows)
     return judged
 
 
-def _complete(followed: ExtendedModel, written: WrittenRows) -> None:
+def _complete(extended: ExtendedModel, class_rows: WrittenRows) -> None:
     """Add to rows what their class does not know of them."""
-    for operation in (*written.inserts, *written.updates):
+    for operation in (*class_rows.inserts, *class_rows.updates):
         assert operation.new is not None
         if operation.moved is None:
-            operation.new = followed.completed(operation.new, operation.old)
+            operation.new = extended.completed(operation.new, operation.old)
         else:
-            operation.new = followed.completed(operation.new, operation.moved.old, moved=True)
-    if written.deletes:
-        followed.check_writable()
+            operation.new = extended.completed(operation.new, operation.moved.old, moved=True)
+    if class_rows.deletes:
+        extended.check_writable()
 
 
 def _is_whole(sqlite: SqliteSchema, model: Model) -> bool:
     """Return whether rows of new entities hold all that the table does, as their class makes them."""
-    followed = sqlite.followed.get(model)
-    return model not in sqlite.keepers and (followed is None or not followed.checked)
+    extended = sqlite.extended.get(model)
+    return model not in sqlite.keepers and (extended is None or not extended.checked)
 
 
 def completed_rows(sqlite: SqliteSchema, writer: Writer, model: Model, rows: list[Row]) -> list[Row]:
     """Return rows of new entities with what their class does not know of them, and what is maintained."""
-    followed = sqlite.followed.get(model)
-    if followed is not None and followed.checked:
-        rows = [followed.completed(row) for row in rows]
+    extended = sqlite.extended.get(model)
+    if extended is not None and extended.checked:
+        rows = [extended.completed(row) for row in rows]
     if model not in sqlite.keepers:
         return rows
     return [with_maintained(sqlite.statements[model], writer, row) for row in rows]
@@ -310,9 +310,9 @@ def insert(sqlite: SqliteSchema, writer: Writer, batches: Collection[Batch]) -> 
         bare = batch.parts is not None and _is_bare(sqlite, batch.model)
         at = 0
         # A file that is not in the cache is gone through once, in order; else that makes no difference.
-        for part, most in _parts(batch, whole=pages >= _PAGES):
+        for part, most in _parts(batch, at_once=pages >= _PAGES):
             if writer.proof is None:
-                writer.proof = statements.there, (*part[0][:2], writer.timestamp)
+                writer.proof = statements.row_exists, (*part[0][:2], writer.timestamp)
             if bare and most <= SPILL_ROW:
                 part = sorted_rows(part)
                 _insert_sorted(statements, writer, statements.insert_at(writer.timestamp), part, part)
@@ -322,24 +322,24 @@ def insert(sqlite: SqliteSchema, writer: Writer, batches: Collection[Batch]) -> 
                 batch.rows[at : at + len(rows)] = rows
                 at += len(rows)
             for follower in followers:
-                follower.added(writer, batch.model, rows, changes)
+                follower.collect_added(writer, batch.model, rows, changes)
     for follower in followers:
         follower.flush(writer, changes)
 
 
 def _is_bare(sqlite: SqliteSchema, model: Model) -> bool:
     """Return whether rows go into their table as their class makes them, and nothing else is written for them."""
-    own = _is_whole(sqlite, model) and sqlite.statements[model].own_values is None
-    return own and bool(model.columns) and not hooks_of(sqlite, (model,), apply)
+    is_plain = _is_whole(sqlite, model) and sqlite.statements[model].own_values is None
+    return is_plain and bool(model.columns) and not hooks_of(sqlite, (model,), apply)
 
 
-def _parts(batch: Batch, *, whole: bool) -> Iterator[Part]:
+def _parts(batch: Batch, *, at_once: bool) -> Iterator[Part]:
     """Yield the rows of a batch, all at once or in parts; of rows that are there it is not known how long they are."""
     if batch.parts is None:
-        size = len(batch.rows) if whole else _CHUNK
+        size = len(batch.rows) if at_once else _CHUNK
         for at in range(0, len(batch.rows), size):
             yield batch.rows[at : at + size], MAX_ENTITY
-    elif whole:
+    elif at_once:
         parts, longest = zip(*batch.parts(), strict=True)
         yield list(chain.from_iterable(parts)), max(longest)
     else:
@@ -349,14 +349,14 @@ def _parts(batch: Batch, *, whole: bool) -> Iterator[Part]:
 def _read(sqlite: SqliteSchema, writer: Writer, operation: Operation) -> None:
     """Read what an operation is about to change, and judge its condition."""
     operation.old = None
-    stored = writer.get(sqlite.statements[operation.model].get, (operation.partition, operation.row))
-    if stored is None:
+    row = writer.get(sqlite.statements[operation.model].get, (operation.partition, operation.row))
+    if row is None:
         if operation.verb == "upsert":
             return
         raise missing(operation)
-    if operation.etag is not None and stored[2] != operation.etag:
-        raise stale(operation, stored)
-    operation.old = stored
+    if operation.etag is not None and row[2] != operation.etag:
+        raise stale(operation, row)
+    operation.old = row
 
 
 class DeleteFoundNothing(Exception):
@@ -372,38 +372,38 @@ class DeleteFoundNothing(Exception):
 
 def insert_rows(statements: Statements, writer: Writer, rows: list[Row]) -> list[Row]:
     """Insert rows; return them as they are read."""
-    stored, large = statements.stamp(rows, writer.timestamp)
-    in_table = stored if not large and statements.own_values is None else _in_table(statements, writer, stored, large)
-    _insert_sorted(statements, writer, statements.insert, sorted_rows(in_table), stored)
-    return stored
+    stamped, large = statements.stamp(rows, writer.timestamp)
+    in_table = stamped if not large and statements.own_values is None else _in_table(statements, writer, stamped, large)
+    _insert_sorted(statements, writer, statements.insert, sorted_rows(in_table), stamped)
+    return stamped
 
 
 def _insert_sorted(statements: Statements, writer: Writer, sql: str, in_table: list[Row], rows: list[Row]) -> None:
-    before = writer.total_changes()
+    count_before = writer.total_changes()
     try:
         writer.run(sql, in_table)
     except apsw.ConstraintError:
-        row = sorted_rows(rows)[writer.total_changes() - before]  # those in front of it were inserted
-        raise _taken(statements, writer, row) from None
+        row = sorted_rows(rows)[writer.total_changes() - count_before]  # those in front of it were inserted
+        raise _exists_error(statements, writer, row) from None
 
 
-def _taken(statements: Statements, writer: Writer, row: Row) -> EntityExists:
+def _exists_error(statements: Statements, writer: Writer, row: Row) -> EntityExists:
     return exists(statements.model, row, writer.get(statements.get, row[:2]))
 
 
-def _in_table(statements: Statements, writer: Writer, stored: list[Row], large: list[int]) -> list[Row]:
+def _in_table(statements: Statements, writer: Writer, rows: list[Row], large: list[int]) -> list[Row]:
     """Return rows as the table holds them: without maintained fields, and without large values, which are moved aside.
 
     Args:
-        stored: the rows as they are read. Those that are large come to know where their values are.
+        rows: the rows as they are read. Those that are large come to know where their values are.
         large: the places of these.
     """
-    in_table = stored
+    in_table = rows
     if large:
-        in_table = stored.copy()
-        moved = _move_aside(statements, writer, [stored[at] for at in large])
-        for at, (row, lean) in zip(large, moved, strict=True):
-            stored[at], in_table[at] = row, lean
+        in_table = rows.copy()
+        spilled_rows = _move_aside(statements, writer, [rows[at] for at in large])
+        for at, (row, lean) in zip(large, spilled_rows, strict=True):
+            rows[at], in_table[at] = row, lean
     if statements.own_values is not None:
         in_table = list(map(statements.own_values, in_table))
     return in_table
@@ -413,64 +413,64 @@ def _move_aside(statements: Statements, writer: Writer, rows: list[Row]) -> Iter
     """Write large values where they go; yield each row as it is read, and as the table holds it."""
     (number,) = writer.get(statements.big_next, ()) or (1,)
     for row in rows:
-        moved = statements.spills(row)
-        if not moved:
+        spilled = statements.spills(row)
+        if not spilled:
             yield row, row
             continue
         writer.execute(
-            statements.big_insert, (number, *[row[at] if at in moved else None for at in statements.spilled])
+            statements.big_insert, (number, *[row[at] if at in spilled else None for at in statements.spilled])
         )
-        left = [None if at in moved else value for at, value in enumerate(row[:-1])]
-        yield (*row[:-1], number), (*left, number)
+        in_place = [None if at in spilled else value for at, value in enumerate(row[:-1])]
+        yield (*row[:-1], number), (*in_place, number)
         number += 1
 
 
 def _insert(statements: Statements, writer: Writer, group: list[Operation]) -> None:
-    rows = insert_rows(statements, writer, [one.new for one in group])  # type: ignore[misc]
+    rows = insert_rows(statements, writer, [operation.new for operation in group])  # type: ignore[misc]
     if writer.proof is None:
-        writer.proof = statements.there, rows[0][:3]
+        writer.proof = statements.row_exists, rows[0][:3]
     for operation, row in zip(group, rows, strict=True):
         operation.new = row
 
 
 def _update(statements: Statements, writer: Writer, group: list[Operation]) -> None:
-    olds: list[Row] = [one.old for one in group]  # type: ignore[misc]
+    olds: list[Row] = [operation.old for operation in group]  # type: ignore[misc]
     if statements.has_big:
         _drop_big(statements, writer, olds)
-    stored, large = statements.stamp([one.new for one in group], writer.timestamp)  # type: ignore[misc]
-    in_table = stored if not large and statements.own_values is None else _in_table(statements, writer, stored, large)
-    changed = [(*row, old[2]) for row, old in zip(in_table, olds, strict=True)]
-    before = writer.total_changes()
-    writer.run(statements.update, sorted_rows(changed))
-    if writer.total_changes() - before != len(group):
-        raise _unproven(statements, writer, group, written=True)
+    stamped, large = statements.stamp([operation.new for operation in group], writer.timestamp)  # type: ignore[misc]
+    in_table = stamped if not large and statements.own_values is None else _in_table(statements, writer, stamped, large)
+    updates = [(*row, old[2]) for row, old in zip(in_table, olds, strict=True)]
+    count_before = writer.total_changes()
+    writer.run(statements.update, sorted_rows(updates))
+    if writer.total_changes() - count_before != len(group):
+        raise _unproven(statements, writer, group, is_update=True)
     if writer.proof is None:
-        writer.proof = statements.there, stored[0][:3]
-    for operation, row in zip(group, stored, strict=True):
+        writer.proof = statements.row_exists, stamped[0][:3]
+    for operation, row in zip(group, stamped, strict=True):
         operation.new = row
 
 
 def _delete(statements: Statements, writer: Writer, group: list[Operation]) -> None:
-    olds: list[Row] = [one.old for one in group]  # type: ignore[misc]
+    olds: list[Row] = [operation.old for operation in group]  # type: ignore[misc]
     if statements.has_big:
         _drop_big(statements, writer, olds)
-    before = writer.total_changes()
+    count_before = writer.total_changes()
     writer.run(statements.delete, sorted_rows([old[:3] for old in olds]))
-    if writer.total_changes() - before != len(group):
-        raise _unproven(statements, writer, group, written=False)
+    if writer.total_changes() - count_before != len(group):
+        raise _unproven(statements, writer, group, is_update=False)
 
 
 def _drop_big(statements: Statements, writer: Writer, olds: list[Row]) -> None:
-    if moved := [old[-1:] for old in olds if old[-1] is not None]:
-        writer.executemany(statements.big_delete, moved)
+    if spill_ids := [old[-1:] for old in olds if old[-1] is not None]:
+        writer.executemany(statements.big_delete, spill_ids)
 
 
-def _unproven(statements: Statements, writer: Writer, group: list[Operation], *, written: bool) -> Exception:
+def _unproven(statements: Statements, writer: Writer, group: list[Operation], *, is_update: bool) -> Exception:
     """Return the error of the first operation on an entity that was not as it was read."""
     for operation in group:
-        stored = writer.get(statements.get, operation.key)
-        if stored is None and written:
+        row = writer.get(statements.get, operation.key)
+        if row is None and is_update:
             return missing(operation)
-        if stored is not None and (not written or stored[2] != writer.timestamp):
-            return stale(operation, stored)
+        if row is not None and (not is_update or row[2] != writer.timestamp):
+            return stale(operation, row)
     return DeleteFoundNothing(group)

@@ -84,43 +84,43 @@ def as_corruption() -> Iterator[None]:
         raise CorruptStore(f"the catalogue cannot be read: {error!r}; restore a backup") from error
 
 
-def read_catalogue(read: CatalogueRead, entries: list[tuple[Any, ...]] | None = None) -> Catalogue:
+def read_catalogue(query: CatalogueRead, entries: list[tuple[Any, ...]] | None = None) -> Catalogue:
     """Read the catalogue of a file; an empty one if it is new. ``entries``: of the file's own schema, if they were read."""
-    created = {name: sql for _, name, _, sql in entries or read(SCHEMA)}
+    created = {name: sql for _, name, _, sql in entries or query(SCHEMA)}
     if NAME not in created:
         return Catalogue()
-    rows = read(
+    rows = query(
         f"SELECT name, form FROM {NAME} "
         "WHERE name IN ('models', 'tables', 'versions', 'states', 'tombstones', 'staged', 'history', 'twins', 'former', 'frozen')"
     )
     with as_corruption():
         catalogue, statements = _decoded(tuple(rows))
-        catalogue = attrs.evolve(catalogue, jobs=_jobs(read, catalogue), copies=_copies(read))
+        catalogue = attrs.evolve(catalogue, jobs=_jobs(query, catalogue), copies=_copies(query))
     for name, sql in statements.items():
         if created.get(name) != sql:
-            raise changed("table", name)
+            raise mismatch("table", name)
     return catalogue
 
 
-def read_generation(read: CatalogueRead) -> int:
+def read_generation(query: CatalogueRead) -> int:
     """Return the generation of a file's catalogue; 0 if the file is new."""
-    rows = read(f"SELECT generation FROM {STATE}")
+    rows = query(f"SELECT generation FROM {STATE}")
     return rows[0][0] if rows else 0
 
 
-def _jobs(read: CatalogueRead, catalogue: Catalogue) -> tuple[JobSpec, ...]:
+def _jobs(query: CatalogueRead, catalogue: Catalogue) -> tuple[JobSpec, ...]:
     # (A frontier is no job: see `jobs`.)
-    rows = read("SELECT name, class, targets FROM tablemapper_builds WHERE name NOT LIKE '% groups' ORDER BY name")
+    rows = query("SELECT name, class, targets FROM tablemapper_builds WHERE name NOT LIKE '% groups' ORDER BY name")
     jobs = [JobSpec(name, owner, msgspec.json.decode(targets, type=frozenset[str])) for name, owner, targets in rows]
     for job in jobs:
         owners = {Label.of(label).owner for label in job.targets}
         if not job.targets or job.targets - catalogue.states.keys() or owners - catalogue.models.keys():
-            raise changed("build", job.name)
+            raise mismatch("build", job.name)
     return tuple(jobs)
 
 
-def _copies(read: CatalogueRead) -> tuple[CopySpec, ...]:
-    rows = read(f"SELECT id, class FROM {COPIES} ORDER BY id")
+def _copies(query: CatalogueRead) -> tuple[CopySpec, ...]:
+    rows = query(f"SELECT id, class FROM {COPIES} ORDER BY id")
     return tuple([CopySpec(copy, tuple(sources.split(", "))) for copy, sources in rows])
 
 
@@ -140,12 +140,19 @@ def _decoded(texts: tuple[tuple[str, str], ...]) -> tuple[Catalogue, dict[str, s
         staged = StagedCatalogue(form.migration, _of_forms(form.models, form.versions, form.states, form.tables))
         staged.catalogue.check()
     twins = []
-    for one in decode(rows.get("twins", "[]"), type=tuple[_Twin, ...]):
-        twins.append(Mirror(one.migration, one.links, one.writes, _of_forms(one.models, {}, one.states, one.tables)))
+    for twin_form in decode(rows.get("twins", "[]"), type=tuple[_Twin, ...]):
+        twins.append(
+            Mirror(
+                twin_form.migration,
+                twin_form.links,
+                twin_form.writes,
+                _of_forms(twin_form.models, {}, twin_form.states, twin_form.tables),
+            )
+        )
         twins[-1].catalogue.check()
-    former = {
-        id: _of_forms(one.models, {}, {}, one.tables)
-        for id, one in decode(rows.get("former", "{}"), type=dict[str, _Former]).items()
+    former_catalogues = {
+        id: _of_forms(former_form.models, {}, {}, former_form.tables)
+        for id, former_form in decode(rows.get("former", "{}"), type=dict[str, _Former]).items()
     }
     history = History(decode(rows.get("history", "[]"), type=tuple[AppliedSpec, ...]))
     tombstones = decode(rows.get("tombstones", "[]"), type=tuple[TombstoneSpec, ...])
@@ -154,7 +161,7 @@ def _decoded(texts: tuple[tuple[str, str], ...]) -> tuple[Catalogue, dict[str, s
         catalogue,
         staged=staged,
         twins=tuple(twins),
-        former=former,
+        former=former_catalogues,
         history=history,
         tombstones=tombstones,
         frozen=frozen,
@@ -192,11 +199,14 @@ def write_catalogue(writer: Writer, catalogue: Catalogue) -> None:
         of = catalogue.staged.catalogue
         staged = _Staged(catalogue.staged.migration, of.models, of.versions.by_class, of.states, _tables(of))
     twins = [
-        _Twin(one.migration, one.links, one.writes, of.models, of.states, _tables(of))
-        for one in catalogue.twins
-        for of in [one.catalogue]
+        _Twin(twin.migration, twin.links, twin.writes, of.models, of.states, _tables(of))
+        for twin in catalogue.twins
+        for of in [twin.catalogue]
     ]
-    former = {id: _Former(one.models, _tables(one)) for id, one in catalogue.former.items()}
+    former_forms = {
+        id: _Former(former_catalogue.models, _tables(former_catalogue))
+        for id, former_catalogue in catalogue.former.items()
+    }
     for name, form in (
         ("models", catalogue.models),
         ("versions", catalogue.versions.by_class),
@@ -205,7 +215,7 @@ def write_catalogue(writer: Writer, catalogue: Catalogue) -> None:
         ("tables", _tables(catalogue)),
         ("staged", staged),
         ("twins", twins or None),
-        ("former", former or None),
+        ("former", former_forms or None),
         ("history", catalogue.history.entries or None),
         ("frozen", catalogue.frozen),
     ):
@@ -215,7 +225,7 @@ def write_catalogue(writer: Writer, catalogue: Catalogue) -> None:
             writer.execute(f"REPLACE INTO {NAME} VALUES(?, ?)", (name, msgspec.json.encode(form).decode()))
 
 
-def changed(kind: str, name: str) -> CorruptStore:
+def mismatch(kind: str, name: str) -> CorruptStore:
     """Return the error of something in the file that is not what the catalogue says."""
     return CorruptStore(
         f'the {kind} "{name}" differs from the catalogue, because another program changed the file; restore a backup'

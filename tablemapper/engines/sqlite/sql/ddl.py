@@ -52,19 +52,19 @@ def ddl(table: Table) -> dict[str, str]:
     create = f'CREATE TABLE {quoted(table.name)}({columns}, PRIMARY KEY("PartitionKey", "RowKey")) WITHOUT ROWID'
     if not table.spills:
         return {table.name: create}
-    beside = ", ".join(["id INTEGER PRIMARY KEY", *map(quoted, table.spills)])
-    return {table.name: create, table.big_name: f"CREATE TABLE {quoted(table.big_name)}({beside})"}
+    big_columns = ", ".join(["id INTEGER PRIMARY KEY", *map(quoted, table.spills)])
+    return {table.name: create, table.big_name: f"CREATE TABLE {quoted(table.big_name)}({big_columns})"}
 
 
-def value_sql(table: Table, property: str, alias: str, *, moved: bool = True) -> str:
-    """Return the SQL of a property, from wherever it is; ``moved``: whether it can have been moved aside."""
+def value_sql(table: Table, property: str, alias: str, *, spillable: bool = True) -> str:
+    """Return the SQL of a property, from wherever it is; ``spillable``: whether it can have been moved aside."""
     name = table.column(property)
     column = f"{alias}.{quoted(name)}"
-    if not moved or name not in table.spills:
+    if not spillable or name not in table.spills:
         return column
-    beside = f'(SELECT b.{quoted(name)} FROM {quoted(table.big_name)} b WHERE b.id = {alias}."_big")'
+    big_value = f'(SELECT b.{quoted(name)} FROM {quoted(table.big_name)} b WHERE b.id = {alias}."_big")'
     # A value that is in place is read once, and nothing else is read.
-    return f'coalesce({column}, CASE WHEN {alias}."_big" IS NOT NULL THEN {beside} END)'
+    return f'coalesce({column}, CASE WHEN {alias}."_big" IS NOT NULL THEN {big_value} END)'
 
 
 def type_filter(table: Table, name: str) -> str:

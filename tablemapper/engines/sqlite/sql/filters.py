@@ -125,29 +125,29 @@ def lower(predicate: Predicate[Any], model: Model, column: Column) -> Condition 
     match predicate:
         case And(parts=parts):
             lowered = [lower(part, model, column) for part in parts]
-            known = [part for part in lowered if part is not None]
-            joined = _joined(known, " AND ") if known else Condition("TRUE")
-            return joined if len(known) == len(parts) else attrs.evolve(joined, exact=False)
+            compiled = [part for part in lowered if part is not None]
+            conjunction = _combined(compiled, " AND ") if compiled else Condition("TRUE")
+            return conjunction if len(compiled) == len(parts) else attrs.evolve(conjunction, exact=False)
         case Or(parts=parts):
             lowered = [lower(part, model, column) for part in parts]
-            known = [part for part in lowered if part is not None]
-            if len(known) < len(parts):
+            compiled = [part for part in lowered if part is not None]
+            if len(compiled) < len(parts):
                 return None
-            return _joined(known, " OR ") if known else Condition("FALSE")
+            return _combined(compiled, " OR ") if compiled else Condition("FALSE")
         case Not(part=part):
-            inner = lower(part, model, column)
-            if inner is None or not inner.exact:
+            negated = lower(part, model, column)
+            if negated is None or not negated.exact:
                 return None  # (the complement of a superset would lack rows)
-            return Condition(f"({inner.sql}) IS NOT TRUE", inner.arguments)
+            return Condition(f"({negated.sql}) IS NOT TRUE", negated.arguments)
         case IsNull(attr=attr):
             sql = column(attr.name) if not attr.path else value_sql(attr, model, column)
             return None if sql is None else Condition(f"({sql}) IS NULL")
         case Contains(attr=attr):
             return _contains(predicate, attr, column)
-        case Compare(attr=attr, op=op, value=Attr() as other):
-            if (attr.type is TIMESTAMP) is not (other.type is TIMESTAMP):
+        case Compare(attr=attr, op=op, value=Attr() as right_attr):
+            if (attr.type is TIMESTAMP) is not (right_attr.type is TIMESTAMP):
                 return None  # (one is a number in the table, the other one text)
-            left, right = value_sql(attr, model, column), value_sql(other, model, column)
+            left, right = value_sql(attr, model, column), value_sql(right_attr, model, column)
             return None if left is None or right is None else Condition(f"({left}) {_OPS[op]} ({right})")
         case Compare(attr=attr, op=op, value=value):
             if attr.type.kind is Decimal and not attr.path:
@@ -162,14 +162,16 @@ def lower(predicate: Predicate[Any], model: Model, column: Column) -> Condition 
             return Condition(f"({sql}) IN ({places})", tuple((value, attr.type.store) for value in values))
         case StartsWith(attr=attr, text=text):
             sql = value_sql(attr, model, column)
-            return None if sql is None else Condition(f"({sql}) >= ? AND ({sql}) < ?", ((text, str), (text, _after)))
+            return (
+                None if sql is None else Condition(f"({sql}) >= ? AND ({sql}) < ?", ((text, str), (text, _upper_bound)))
+            )
     return None
 
 
 _OPS = {"==": "=", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 
 
-def _after(prefix: str) -> str | bytes:
+def _upper_bound(prefix: str) -> str | bytes:
     above = successor(prefix)
     return _ABOVE_TEXT if above is None else above
 
@@ -198,10 +200,10 @@ def _decimal(attr: Attr[Any, Any], op: str, value: Any, column: Column) -> Condi
     scalar = attr.type.scalar_of
     if op in (">", ">=", "=="):
         steps.append(f"{number} >= ?")
-        arguments.append((value, lambda one: _below(scalar(one))))
+        arguments.append((value, lambda parameter: _below(scalar(parameter))))
     if op in ("<", "<=", "=="):
         steps.append(f"{number} <= ?")
-        arguments.append((value, lambda one: _above(scalar(one))))
+        arguments.append((value, lambda parameter: _above(scalar(parameter))))
     return Condition(" AND ".join(steps), tuple(arguments), exact=False)
 
 
@@ -215,7 +217,7 @@ def _above(value: Decimal) -> float:
     return math.nextafter(number * (_ABOVE_UPPER if number > 0 else _BELOW_LOWER), math.inf)
 
 
-def _joined(parts: list[Condition], word: str) -> Condition:
+def _combined(parts: list[Condition], word: str) -> Condition:
     sql = balanced([part.sql for part in parts], word)
     return Condition(
         f"({sql})", tuple([a for part in parts for a in part.arguments]), all(part.exact for part in parts)

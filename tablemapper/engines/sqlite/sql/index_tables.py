@@ -21,9 +21,9 @@ def upsert(insert: str, columns: Iterable[str]) -> str:
 
 def index_ddl(name: str, columns: Iterable[str], *, unique: bool) -> str:
     """Return the statement that makes the table of an index, with the columns of what it includes."""
-    listed = ["PartitionKey", "RowKey", "_pk", "_rk", *columns]
-    key = ", ".join(map(quoted, listed[: 2 if unique else 4]))
-    return f"CREATE TABLE {quoted(name)}({', '.join(map(quoted, listed))}, PRIMARY KEY({key})) WITHOUT ROWID"
+    all_columns = ["PartitionKey", "RowKey", "_pk", "_rk", *columns]
+    key = ", ".join(map(quoted, all_columns[: 2 if unique else 4]))
+    return f"CREATE TABLE {quoted(name)}({', '.join(map(quoted, all_columns))}, PRIMARY KEY({key})) WITHOUT ROWID"
 
 
 class IndexTable:
@@ -38,7 +38,7 @@ class IndexTable:
         self.columns: dict[str, str] = dict(zip(included, names, strict=True))
         self._columns = ["PartitionKey", "RowKey", "_pk", "_rk", *names]
         self._key = self._columns[:2] if index.unique else self._columns[:4]
-        self._listed = ", ".join(map(quoted, self._columns))
+        self._column_list = ", ".join(map(quoted, self._columns))
         self._hot = short(table)
 
     @property
@@ -59,7 +59,9 @@ class IndexTable:
 
     @cached_property
     def get(self) -> str:
-        return f"SELECT {self._listed} FROM {quoted(self.name)} WHERE PartitionKey=? AND RowKey=? AND _pk=? AND _rk=?"
+        return (
+            f"SELECT {self._column_list} FROM {quoted(self.name)} WHERE PartitionKey=? AND RowKey=? AND _pk=? AND _rk=?"
+        )
 
     @cached_property
     def holder(self) -> str:
@@ -71,7 +73,7 @@ class IndexTable:
 
     @cached_property
     def scan(self) -> str:
-        return f'SELECT {self._listed} FROM {quoted(self.name)} ORDER BY "PartitionKey", "RowKey", "_pk", "_rk"'
+        return f'SELECT {self._column_list} FROM {quoted(self.name)} ORDER BY "PartitionKey", "RowKey", "_pk", "_rk"'
 
 
 class ValuesTable:

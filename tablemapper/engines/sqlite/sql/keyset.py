@@ -1,4 +1,4 @@
-"""What comes after a position in an order, as SQL."""
+"""The condition that a row comes after a position in an order, as SQL."""
 
 from __future__ import annotations
 

@@ -22,15 +22,19 @@ def all_of(conditions: list[str]) -> str:
 def alike(ranges: Sequence[KeyRange]) -> bool:
     """Return whether ranges are several partitions with the same row keys: SQLite reads them in order, one by one."""
     return len(ranges) > 1 and all(
-        each.partition.point and each.row == ranges[0].row and each.entities is None for each in ranges
+        key_range.partition.point and key_range.row == ranges[0].row and key_range.entities is None
+        for key_range in ranges
     )
 
 
-def together(ranges: Sequence[KeyRange], at: str) -> tuple[str, list[Any]]:
+def partitions_sql(ranges: Sequence[KeyRange], at: str) -> tuple[str, list[Any]]:
     """Return the condition that a row is in one of several partitions, and its arguments."""
     rows, args = bounds_sql(KeyRange(EVERYTHING, ranges[0].row), at)
-    listed = f'{at}."PartitionKey" IN (SELECT value FROM json_each(?))'
-    return f"{listed} AND {rows}" if rows else listed, [json.dumps([each.partition.lo for each in ranges]), *args]
+    condition = f'{at}."PartitionKey" IN (SELECT value FROM json_each(?))'
+    return f"{condition} AND {rows}" if rows else condition, [
+        json.dumps([key_range.partition.lo for key_range in ranges]),
+        *args,
+    ]
 
 
 def bounds_sql(key_range: KeyRange, at: str) -> tuple[str, list[Any]]:

@@ -53,8 +53,9 @@ class SqliteSchema(StoredClasses):
         twins: the twins that writes of each class keep in step.
         stale_twins: the twins of each class that need the functions of a script which this process does not know.
         sides: the links to twins, by class and migration, once they were needed.
-        followers: what follows from writes of some classes, once it was needed; see `rows.write_hooks`.
-        inserts, updates: the functions that insert or change one entity of a class, once they were needed.
+        followers: the hooks of writes of some classes, once they were needed, see `rows.write_hooks`.
+        inserts: the functions that insert one entity of a class, once they were needed.
+        updates: the functions that change one entity of a class, once they were needed.
     """
 
     @as_corruption()
@@ -65,7 +66,7 @@ class SqliteSchema(StoredClasses):
         self.generation = generation
         self.ways_back: tuple[BackwardConversion, ...] = tuple(ways_back)
         everything = {
-            model: stored_maintenance(self.schema, model, self.catalogue.models, self.names, self.followed.get(model))
+            model: stored_maintenance(self.schema, model, self.catalogue.models, self.names, self.extended.get(model))
             for model in (*self.models, *self._unopened)
         }
         self.jobs: dict[Model, tuple[BuildJob, ...]] = _jobs(self.catalogue, everything)
@@ -120,9 +121,9 @@ class SqliteSchema(StoredClasses):
             table = IndexTable(index.owner, index.model, physical, self._renames.get(index.owner.name, {}))
             tables[index.model.name] = self.indexes[index.model] = table
         self._add_declared(model, tables)
-        for other in self.schema.models:
-            if self.names[other] == model.name and other is not model:
-                self._add_declared(other, tables)
+        for alias in self.schema.models:
+            if self.names[alias] == model.name and alias is not model:
+                self._add_declared(alias, tables)
 
     def _add_declared(self, model: Model, tables: Mapping[str, IndexTable]) -> None:
         stored_names = self.stored_names(model)
@@ -138,24 +139,28 @@ class SqliteSchema(StoredClasses):
             owners |= {keeper: owner for name, keeper in keepers.items() if name in fields}
         return owners
 
-    def _unknown_index(self, keeper: Model, known: Collection[str]) -> str | None:
+    def _unknown_index(self, keeper: Model, labels: Collection[str]) -> str | None:
         """Return why an aggregate cannot keep its maintained field: this program does not know an index over the field.
 
         Args:
-            known: the labels of the indexes that this program maintains.
+            labels: the labels of the indexes that this program maintains.
         """
-        if (kept := kept_field(keeper.name)) is None or is_former(keeper.name) or kept[0] not in self.catalogue.models:
+        if (
+            (maintained_field := kept_field(keeper.name)) is None
+            or is_former(keeper.name)
+            or maintained_field[0] not in self.catalogue.models
+        ):
             return None
-        owner, property = kept
+        owner, property = maintained_field
         for name, form in self.catalogue.models[owner].indexes.items():
-            if reads(form, property) and f"{owner}.{name}" not in known:
+            if reads(form, property) and f"{owner}.{name}" not in labels:
                 return f"{owner}.{name} needs a program that opens {owner} as it declares it; nothing was written"
         return None
 
     @property
     def all_jobs(self) -> list[BuildJob]:
         """All jobs, in the order in which they can run: an index over groups or maintained fields comes after these."""
-        jobs = [job for several in self.jobs.values() for job in several]
+        jobs = [job for class_jobs in self.jobs.values() for job in class_jobs]
         return sorted(jobs, key=lambda job: (job.model.aggregate is not None, self.depth(job.model)))
 
     # ------------------------------------------------------------------------------------------ twins
@@ -183,8 +188,8 @@ class SqliteSchema(StoredClasses):
     def _way_back(self, twin: Mirror) -> BackwardConversion | None:
         """Return the way back to a twin; None if this process does not know the script that ran."""
         scripts = {entry.id: entry.script for entry in self.stored.history}
-        known = (way for way in self.ways_back if way.migration == twin.migration)
-        return next((way for way in known if way.script == scripts.get(way.migration)), None)
+        candidates = (way for way in self.ways_back if way.migration == twin.migration)
+        return next((way for way in candidates if way.script == scripts.get(way.migration)), None)
 
     def way_back(self, twin: Mirror, link: LinkSpec) -> Conversion:
         """Return the conversion to the old entities of a link, by a script that this process knows."""
@@ -205,7 +210,7 @@ def _copies(catalogue: Catalogue, schema: Schema) -> dict[Model, tuple[CopySpec,
     copies = {
         model: tuple([copy for copy in catalogue.copies if model.name in copy.sources]) for model in schema.models
     }
-    return {model: several for model, several in copies.items() if several}
+    return {model: class_copies for model, class_copies in copies.items() if class_copies}
 
 
 def _jobs(catalogue: Catalogue, everything: Mapping[Model, Maintenance]) -> dict[Model, tuple[BuildJob, ...]]:

@@ -26,7 +26,7 @@ from ..driver.functions import NAME, SqlFunction, json_keeps_reals
 from .ddl import quoted
 from .filters import Condition, lower, lower_key, value_sql
 from .keyset import KeysetCondition, SortStep, after_arguments, after_sql, rest_of
-from .ranges import alike, all_of, bounds_sql, together
+from .ranges import alike, all_of, bounds_sql, partitions_sql
 from .schema import SqliteSchema
 from .sizes import entity_bytes, index_bytes
 from .statements import Statements
@@ -66,7 +66,7 @@ class Select:
         self._calls: list[SqlFunction] = []
         if table is None:
             self._at = "t"
-            self._source = f"{quoted(self._statements.table.name)} t{self._statements.beside}"
+            self._source = f"{quoted(self._statements.table.name)} t{self._statements.big_join}"
             self._places = ['t."PartitionKey"', 't."RowKey"']
         else:
             self._at = "i"
@@ -74,7 +74,7 @@ class Select:
             if not plan.covering:
                 self._source += (
                     f' CROSS JOIN {quoted(self._statements.table.name)} t ON t."PartitionKey" = i."_pk" AND t."RowKey" = i."_rk"'
-                    f"{self._statements.beside}"
+                    f"{self._statements.big_join}"
                 )
             self._places = ['i."PartitionKey"', 'i."RowKey"', 'i."_pk"', 'i."_rk"']
         pk, rk = self._places[-2:]
@@ -127,8 +127,8 @@ class Select:
         if name == TIMESTAMP_NAME:
             return None if self.plan.covering else 't."Timestamp"'
         field = model.declaration.field(name)
-        if self._index is not None and (own := self._index.columns.get(field.property)) is not None:
-            return f"i.{quoted(own)}"
+        if self._index is not None and (index_column := self._index.columns.get(field.property)) is not None:
+            return f"i.{quoted(index_column)}"
         return None if self.plan.covering else self._statements.value(field, "t")
 
     def _in_place(self, name: str) -> str | None:
@@ -137,8 +137,8 @@ class Select:
         if name == TIMESTAMP_NAME:
             return column
         field = self.plan.model.declaration.field(name)
-        moved = column is not None and column == self._statements.value(field, "t") and not field.maintained
-        return self._statements.in_place(field, "t") if moved else column
+        can_be_moved = column is not None and column == self._statements.value(field, "t") and not field.maintained
+        return self._statements.in_place(field, "t") if can_be_moved else column
 
     def _step(self, step: Order[Any]) -> SortStep:
         sql = None if step.wide else value_sql(step.attr, self.plan.model, self._column)
@@ -148,11 +148,11 @@ class Select:
         """Return SQL that calls Python for the sortable form of an attribute."""
         plan = self.plan
         layout = layout_of(plan.path, [attr], covering=plan.covering)
-        read = tuples(plan.path, layout, [attr], covering=plan.covering)
+        values_of = tuples(plan.path, layout, [attr], covering=plan.covering)
         kind = SCALARS[Decimal] if wide else attr.type
 
         def sortable(*row: Any) -> Any:
-            value = read((row,), ())[0][0]
+            value = values_of((row,), ())[0][0]
             try:
                 return None if value is None else store_sortable(kind, Decimal(value) if wide else value)
             except DAMAGE as error:
@@ -168,8 +168,8 @@ class Select:
             columns.append(self._statements.checked_key(self._statements.select_list, 't."PartitionKey"', 't."RowKey"'))
         else:
             key = (self._places[-2], self._places[-1])  # the entity's
-            read = self._in_place if layout.line else self._column
-            columns += [self._statements.checked(name, read(name) or "NULL", key) for name in layout.fields]
+            column_of = self._in_place if layout.line else self._column
+            columns += [self._statements.checked(name, column_of(name) or "NULL", key) for name in layout.fields]
         if layout.line:
             aside = (
                 't."_big"'
@@ -218,23 +218,23 @@ class Select:
                 yield self._sorted(bound, layout, after, filter, tail, filtered)
             return
         if after is None and not plan.merged and not plan.turned and alike(bound.ranges):
-            bounds, args = together(bound.ranges, self._at)
+            bounds, args = partitions_sql(bound.ranges, self._at)
             yield self._text(layout, bounds, "", limit is None, filtered), [*args, *filter, *tail]
             return
         ranges: Iterable[KeyRange] = reversed(bound.ranges) if plan.descending else bound.ranges
         if plan.by_partition:
             ranges = self._one_by_one(bound, find, after, spending)
         for key_range in ranges:
-            rest = (
+            keyset = (
                 KeysetCondition(key_range)
                 if after is None
                 else rest_of(key_range, after, plan, self._places, inclusive)
             )
-            if rest is None:
+            if keyset is None:
                 continue
-            bounds, args = bounds_sql(rest.range, self._at)
-            text = self._text(layout, bounds, rest.condition, limit is None, filtered)
-            yield text, [*args, *rest.args, *filter, *tail]
+            bounds, args = bounds_sql(keyset.range, self._at)
+            text = self._text(layout, bounds, keyset.condition, limit is None, filtered)
+            yield text, [*args, *keyset.args, *filter, *tail]
 
     def _one_by_one(
         self, bound: BoundPlan, find: Find | None, after: Position | None = None, spending: BudgetMeter | None = None
@@ -247,7 +247,7 @@ class Select:
         if plan.rows_descending:
             ranges.reverse()
         if plan.turned:  # (those of one partition stay as they are)
-            ranges.sort(key=lambda one: one.partition.lo, reverse=plan.descending)
+            ranges.sort(key=lambda key_range: key_range.partition.lo, reverse=plan.descending)
         if find is None:
             yield from ranges
             return
@@ -268,8 +268,8 @@ class Select:
                     yield key_range
                 continue
             if after is not None and plan.descending:
-                behind = after[0] + " "
-                partitions = Bound(partitions.lo, behind if partitions.hi is None else min(partitions.hi, behind))
+                end_key = after[0] + " "
+                partitions = Bound(partitions.lo, end_key if partitions.hi is None else min(partitions.hi, end_key))
             elif after is not None:
                 partitions = Bound(max(partitions.lo, after[0]), partitions.hi)
             for key in walk.partitions(partitions, next_one):
@@ -286,8 +286,10 @@ class Select:
         )
 
     def lines(self, bound: BoundPlan, layout: RowLayout, after: Position | None, limit: int) -> Iterator[Statement]:
-        """Yield SELECTs as `statements` does, each of one row: the rows as lines of JSON, how many there are, and how
-        many of them such lines do not hold, as a value is moved aside or long.
+        """Yield SELECTs as `statements` does, each of one row: the rows as lines of JSON, and two numbers.
+
+        The first one is how many rows there are. The second one is how many of them such lines do not hold, as a value
+        is moved aside or long.
 
         The lines come in the order of the SELECT within, which SQLite reads row by row as it has a limit. An ORDER BY
         of group_concat would promise that, and sort them once more, which takes 1.7 times as long. Bytes are damage
@@ -361,15 +363,18 @@ class Select:
         to begin is the same in all ranges, behind what their own keys begin with.
         """
         width = 2 if self.plan.index is None else 4
-        held = ("", "") if after is None else bound.range_of(after).front
+        position_front = ("", "") if after is None else bound.range_of(after).front
         for front, ranges in bound.fronts().items():
             place, inclusive = after, False
             if after is not None:
                 place = (
-                    *(own + text[len(old) :] for own, text, old in zip(front, after, held, strict=False)),
+                    *(
+                        own_front + text[len(old) :]
+                        for own_front, text, old in zip(front, after, position_front, strict=False)
+                    ),
                     *after[2:],
                 )
-                inclusive = front < held if self.plan.rows_descending else front > held
+                inclusive = front < position_front if self.plan.rows_descending else front > position_front
             statements = self.statements(ranges, layout, place, limit, spending, inclusive=inclusive, find=find)
             with_key = _with_turned_key if self.plan.turned else _with_merge_key
             yield partial(with_key, front, len(front[0]), len(front[1]), width), statements
@@ -414,8 +419,8 @@ class Select:
         steps = self._sort
         sort_columns = [f"{step.sql} AS s{at}" for at, step in enumerate(steps)]
         sort_columns += [f"{place} AS p{at}" for at, place in enumerate(self._read_places)]
-        listed = self._columns(attrs.evolve(layout, places=False))
-        columns = ", ".join([*sort_columns, listed] if listed else sort_columns)
+        row_columns = self._columns(attrs.evolve(layout, places=False))
+        columns = ", ".join([*sort_columns, row_columns] if row_columns else sort_columns)
         selects = []
         for bounds in forms:
             source = self._source
@@ -448,14 +453,14 @@ class Select:
         """
         names = list(dict.fromkeys(by if measured is None else [*by, measured]))
         key = (self._places[-2], self._places[-1])
-        inner, odd, groups = [], [], ", ".join(f"c{at}" for at, name in enumerate(names) if name in by)
+        row_columns, odd, groups = [], [], ", ".join(f"c{at}" for at, name in enumerate(names) if name in by)
         for at, name in enumerate(names):
             column, field = self._column(name), self.plan.model.declaration.field(name)
             if column is None or name == TIMESTAMP_NAME or field.wide:
                 return None
             if self._statements.checked(name, column, key) != column:
                 return None
-            inner.append(f"{column} AS c{at}")
+            row_columns.append(f"{column} AS c{at}")
             missing = ", 'null'" if field.nullable else ""
             odd.append(f"typeof(c{at}) NOT IN ('{_STORAGE[field.type.edm]}'{missing})")
         totals = "NULL, NULL"
@@ -463,7 +468,7 @@ class Select:
             value = f"c{names.index(measured)}"
             halves = f"ifnull(sum({value} >> {HALF}), 0), ifnull(sum({value} & {(1 << HALF) - 1}), 0)"
             totals = f"count({value}), {halves}" if summed else f"min({value}), max({value})"
-        listed = ", ".join(
+        total_columns = ", ".join(
             [
                 *[f"c{at}" for at in range(len(names))],
                 "count(*)",
@@ -471,7 +476,7 @@ class Select:
                 f"total({' OR '.join(odd) or 'FALSE'})",
             ]
         )
-        return listed, ", ".join(inner) or "1", f"GROUP BY {groups}" if groups else "HAVING count(*)"
+        return total_columns, ", ".join(row_columns) or "1", f"GROUP BY {groups}" if groups else "HAVING count(*)"
 
     def counts(
         self,
@@ -489,13 +494,13 @@ class Select:
             bounds, args = bounds_sql(key_range, self._at)
             form = "count", bounds, filtered, most is None, columns
             if (text := self._texts.get(form)) is None:
-                counted = 'DISTINCT i."_pk", i."_rk"' if self.plan.distinct and filtered else "1"
-                listed, counted, rest = columns or ("count(*)", counted, "")
+                row_columns = 'DISTINCT i."_pk", i."_rk"' if self.plan.distinct and filtered else "1"
+                total_columns, row_columns, grouping = columns or ("count(*)", row_columns, "")
                 conditions = [bounds]
                 conditions += [self._type_filter, *(condition.sql for condition in self._filter)] if filtered else []
                 where = all_of([condition for condition in conditions if condition])
-                inner = f"SELECT {counted} FROM {self._source} WHERE {where}{'' if most is None else ' LIMIT ?'}"
-                text = self._texts[form] = f"SELECT {listed} FROM ({inner}) {rest}".rstrip()
+                source = f"SELECT {row_columns} FROM {self._source} WHERE {where}{'' if most is None else ' LIMIT ?'}"
+                text = self._texts[form] = f"SELECT {total_columns} FROM ({source}) {grouping}".rstrip()
             yield text, [*args, *filter, *([] if most is None else [most])]
 
     def samples(self, bound: BoundPlan, most: int) -> Iterator[Statement]:
@@ -512,9 +517,9 @@ class Select:
                 if self._index is not None:
                     sizes = f"{index_bytes(self._index, 'i')}, {'0' if self.plan.covering else entity}"
                 where = all_of([condition for condition in (bounds, self._type_filter) if condition])
-                inner = f"SELECT {sizes} FROM {self._source} WHERE {where} LIMIT ?"
+                source = f"SELECT {sizes} FROM {self._source} WHERE {where} LIMIT ?"
                 text = self._texts[form] = (
-                    f"WITH s(a, b) AS MATERIALIZED ({inner}) SELECT count(*), sum(a), sum(b) FROM s"
+                    f"WITH s(a, b) AS MATERIALIZED ({source}) SELECT count(*), sum(a), sum(b) FROM s"
                 )
             yield text, args
 

@@ -24,10 +24,10 @@ def of_property(name: str, edm: Edm, value: object) -> int:
     return size + 4 + len(value) if isinstance(value, bytes) else size
 
 
-def _of_undeclared(stored: str) -> int:
+def _of_undeclared(stored_form: str) -> int:
     """Return the bytes of undeclared properties, of the form that is stored."""
     try:
-        return sum(of_property(*one) for one in undeclared_properties(stored))
+        return sum(of_property(*item) for item in undeclared_properties(stored_form))
     except DAMAGE as error:
         raise unreadable("undeclared properties", None, error) from error
 

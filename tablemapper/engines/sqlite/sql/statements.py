@@ -26,7 +26,7 @@ WIDE = 4  # properties of bytes: so many are the parts of one large value, and a
 
 
 _KEY = "PartitionKey=?1 AND RowKey=?2"
-_AFTER = ' AND (t."PartitionKey", t."RowKey") > (?, ?)'
+_AFTER_KEY = ' AND (t."PartitionKey", t."RowKey") > (?, ?)'
 _ORDER = 't."PartitionKey", t."RowKey"'
 _STATE = """CASE typeof(t."_state") WHEN 'text' THEN hex(t."_state") ELSE t."_state" END"""  # text may not be UTF-8
 
@@ -41,26 +41,26 @@ class Statements:
         self,
         table: Table,
         model: Model,
-        followed: ExtendedModel | None = None,
+        extended: ExtendedModel | None = None,
         name: str | None = None,
-        kept: Mapping[str, tuple[str, str]] = _NOTHING,
+        group_columns: Mapping[str, tuple[str, str]] = _NOTHING,
         *,
         checks: bool = False,
     ) -> None:
         self.table = table
         self.name: str = name or model.name
-        self._own = model
-        model = model if followed is None else followed.model
+        self._own_model = model
+        model = model if extended is None else extended.model
         self.model: Final = model
-        self._followed = followed
-        self._kept = kept
-        checked = followed if checks else None
+        self._extended = extended
+        self._group_columns = group_columns
+        checked = extended if checks else None
         narrow_keys = checked is not None and checked.narrow_keys
         self._key_check = SqlFunction(checked.check_key) if checked is not None and narrow_keys else None
         self._checks = {} if checked is None else {name: _check(checked, name) for name in checked.narrow}
         self.has_big: bool = "_big" in table.has
-        self._several: dict[int, str] = {}  # statements, by their number of keys
-        self._some: dict[tuple[frozenset[int], bool], str] = {}  # others, by the places that they read
+        self._gets_by_count: dict[int, str] = {}  # statements, by their number of keys
+        self._partial_scans: dict[tuple[frozenset[int], bool], str] = {}  # others, by the places that they read
 
     @cached_property
     def reading(self) -> Statements:
@@ -68,9 +68,9 @@ class Statements:
 
         To writes, builds, checks and repairs such a value is one like any other, as the catalogue knows it.
         """
-        if self._followed is None or not (self._followed.narrow or self._followed.narrow_keys):
+        if self._extended is None or not (self._extended.narrow or self._extended.narrow_keys):
             return self
-        return Statements(self.table, self._own, self._followed, self.name, self._kept, checks=True)
+        return Statements(self.table, self._own_model, self._extended, self.name, self._group_columns, checks=True)
 
     # ------------------------------------------------------------------------------------------ columns
 
@@ -90,7 +90,7 @@ class Statements:
 
     @cached_property
     def width(self) -> int:
-        """How many values a row has, as it is read."""
+        """The number of values of a row, as it is read."""
         return FIRST + len(self.model.columns) + self.has_big
 
     @cached_property
@@ -100,7 +100,7 @@ class Statements:
         return [*columns, "_big"] if self.has_big else columns
 
     @cached_property
-    def _written(self) -> list[str]:
+    def _written_columns(self) -> list[str]:
         """The columns that get values of their own."""
         if self.model.aggregate is None:
             return self._columns
@@ -133,49 +133,52 @@ class Statements:
 
     @cached_property
     def insert(self) -> str:
-        return self._insert(["?"] * len(self._written))
+        return self._insert(["?"] * len(self._written_columns))
 
     def insert_at(self, timestamp: int) -> str:
-        """What inserts rows as their class makes them, of which nothing is moved aside, with one timestamp."""
+        """Return the INSERT, with one timestamp, of rows as their class makes them: nothing of them is moved aside."""
         places = [f"?{at}" for at in range(1, FIRST + len(self.model.columns) + 1)]
         places[FIRST - 1] = str(timestamp)
         return self._insert([*places, *["NULL"] * self.has_big])
 
     def _insert(self, places: list[str]) -> str:
-        names = [*self._written, *self._constants]
-        whole = names == [*FIXED, *(column.name for column in self.table.columns)]  # no other table is ever written to
-        listed = "" if whole else f"({','.join(map(short, names))})"
-        return f"INSERT INTO {short(self.table.name)}{listed} VALUES({','.join([*places, *self._constants.values()])})"
+        names = [*self._written_columns, *self._constants]
+        is_complete = names == [
+            *FIXED,
+            *(column.name for column in self.table.columns),
+        ]  # no other table is ever written to
+        column_list = "" if is_complete else f"({','.join(map(short, names))})"
+        return f"INSERT INTO {short(self.table.name)}{column_list} VALUES({','.join([*places, *self._constants.values()])})"
 
     @cached_property
     def put(self) -> str:
-        return upsert(self.insert, [*self._written[2:], *(self._constants.keys() & {"_big"})])
+        return upsert(self.insert, [*self._written_columns[2:], *(self._constants.keys() & {"_big"})])
 
     @cached_property
     def update(self) -> str:
-        """Of the row with a timestamp, which comes last."""
-        assigned = ",".join(f"{short(column)}=?{at}" for at, column in enumerate(self._written[2:], FIRST))
-        return f"UPDATE {short(self.table.name)} SET {assigned} WHERE {_KEY} AND Timestamp=?{len(self._written) + 1}"
+        """The UPDATE of the row with a timestamp, which comes last."""
+        assigned = ",".join(f"{short(column)}=?{at}" for at, column in enumerate(self._written_columns[2:], FIRST))
+        return f"UPDATE {short(self.table.name)} SET {assigned} WHERE {_KEY} AND Timestamp=?{len(self._written_columns) + 1}"
 
     @cached_property
     def delete(self) -> str:
-        """Of the row with a timestamp."""
+        """The DELETE of the row with a timestamp."""
         return f"DELETE FROM {short(self.table.name)} WHERE {_KEY} AND Timestamp=?3"
 
     @cached_property
-    def there(self) -> str:
+    def row_exists(self) -> str:
         """Finds a row only if it has this timestamp."""
         return f"SELECT 1 FROM {short(self.table.name)} WHERE {_KEY} AND Timestamp=?3"
 
     @cached_property
-    def not_there(self) -> str:
-        return f"SELECT 1 WHERE NOT EXISTS ({self.there})"
+    def row_is_absent(self) -> str:
+        return f"SELECT 1 WHERE NOT EXISTS ({self.row_exists})"
 
     # ------------------------------------------------------------------------------------------ reading
 
     @cached_property
     def select_list(self) -> str:
-        """The values of a row, from a source that ends in ``beside``."""
+        """The values of a row, from a source that ends in `big_join`."""
         return self._select_list()
 
     def _select_list(self, places: Collection[int] | None = None) -> str:
@@ -188,8 +191,8 @@ class Statements:
         if field.maintained:
             return self._maintained(field, "t")
         name = quoted(self.table.column(field.property))
-        both = self.wide and field.type.spillable
-        return self.checked(field.name, f"coalesce(t.{name}, b.{name})" if both else self.value(field, "t"))
+        spillable = self.wide and field.type.spillable
+        return self.checked(field.name, f"coalesce(t.{name}, b.{name})" if spillable else self.value(field, "t"))
 
     def checked(self, name: str, value: str, key: tuple[str, str] = ('t."PartitionKey"', 't."RowKey"')) -> str:
         """Return the SQL of a field that is read, checked where there may be values that its class does not know."""
@@ -207,31 +210,31 @@ class Statements:
 
         It returns the partition key.
         """
-        if self._followed is None or not self._followed.narrow.keys() & set(index.fields):
+        if self._extended is None or not self._extended.narrow.keys() & set(index.fields):
             return None
-        return SqlFunction(partial(self._followed.check_index, index.partition, index.row))
+        return SqlFunction(partial(self._extended.check_index, index.partition, index.row))
 
     def value(self, field: FieldModel, alias: str) -> str:
         """Return the SQL of one property."""
         if field.maintained:
             return self._maintained(field, alias)
-        return value_sql(self.table, field.property, alias, moved=field.type.spillable)
+        return value_sql(self.table, field.property, alias, spillable=field.type.spillable)
 
     def in_place(self, field: FieldModel, alias: str) -> str:
         """Return the SQL of one property, NULL if its value is moved aside."""
-        return value_sql(self.table, field.property, alias, moved=False)
+        return value_sql(self.table, field.property, alias, spillable=False)
 
     def _maintained(self, field: FieldModel, alias: str) -> str:
         """Return the SQL of a field that the group of the same key holds, if there is one."""
-        table, column = self._kept[field.name]
+        table, column = self._group_columns[field.name]
         value, empty = f"g.{quoted(column)}", self.model.defaults[field.property]
         if empty is not None and field.nullable:  # the group can be there, and lack its value
             value, empty = f"iif(count(*), max({value}), {literal(empty)})", None
-        held = (
+        group_value = (
             f"(SELECT {value} FROM {quoted(table)} g "
             f'WHERE g."PartitionKey" = {alias}."PartitionKey" AND g."RowKey" = {alias}."RowKey")'
         )
-        return held if empty is None else f"coalesce({held}, {literal(empty)})"
+        return group_value if empty is None else f"coalesce({group_value}, {literal(empty)})"
 
     @cached_property
     def maintained(self) -> str:
@@ -241,14 +244,14 @@ class Statements:
 
     @cached_property
     def maintained_places(self) -> tuple[int, ...]:
-        """Where they stand in a row."""
+        """The places of the maintained fields in a row."""
         return tuple([at for at, field in enumerate(self.model.columns, FIRST) if field.maintained])
 
     @cached_property
     def own_values(self) -> Callable[[Row], Row] | None:
-        """Takes them out of a row; None if there are none."""
-        kept = [at for at in range(self.width) if at not in self.maintained_places]
-        return itemgetter(*kept) if self.maintained_places else None
+        """The function that leaves the maintained fields out of a row; None if there are none."""
+        own_places = [at for at in range(self.width) if at not in self.maintained_places]
+        return itemgetter(*own_places) if self.maintained_places else None
 
     def _lean(self, name: Callable[[str], str]) -> Iterator[str]:
         yield from (f"t.{name(column)}" for column in FIXED)
@@ -261,13 +264,13 @@ class Statements:
             yield f"t.{name('_big')}"
 
     @cached_property
-    def beside(self) -> str:
+    def big_join(self) -> str:
         """The join with what is moved aside, where there is one."""
         return f' LEFT JOIN {quoted(self.table.big_name)} b ON b.id = t."_big"' if self.wide else ""
 
     @cached_property
     def _source(self) -> str:
-        return f"{quoted(self.table.name)} t{self.beside}"
+        return f"{quoted(self.table.name)} t{self.big_join}"
 
     @cached_property
     def get(self) -> str:
@@ -278,25 +281,25 @@ class Statements:
 
     @cached_property
     def get_lean(self) -> str:
-        """What `get` reads of a row that has nothing moved aside. Its last value is then None, if it has a place."""
-        listed = ",".join(self._lean(short) if self._checks or self._kept else map(short, self._columns))
-        return f"SELECT {listed} FROM {quoted(self.table.name)} t WHERE {_KEY}{self._and_type}"
+        """The SELECT of a row that has nothing moved aside. Its last value is then None, if it has a place."""
+        column_list = ",".join(self._lean(short) if self._checks or self._group_columns else map(short, self._columns))
+        return f"SELECT {column_list} FROM {quoted(self.table.name)} t WHERE {_KEY}{self._and_type}"
 
     def get_several(self, count: int) -> str:
-        """What `get_lean` reads of the rows of some keys."""
-        if (known := self._several.get(count)) is None:
+        """Return the SELECT of several keys that reads what `get_lean` does."""
+        if (sql := self._gets_by_count.get(count)) is None:
             keys = ",".join(["(?,?)"] * count)
-            known = self._several[count] = (
+            sql = self._gets_by_count[count] = (
                 f"WITH k(_p,_r) AS (VALUES {keys}) SELECT {','.join(self._lean(short))} FROM k "
                 f"CROSS JOIN {short(self.table.name)} t WHERE t.PartitionKey=k._p AND t.RowKey=k._r{self._and_type}"
             )
-        return known
+        return sql
 
     @cached_property
     def get_group(self) -> str:
         """The timestamp, the properties and the state of an aggregate's group."""
-        listed = ["Timestamp", *(short(self.table.column(field.property)) for field in self.model.columns), "_state"]
-        return f"SELECT {','.join(listed)} FROM {short(self.table.name)} WHERE {_KEY}"
+        columns = ["Timestamp", *(short(self.table.column(field.property)) for field in self.model.columns), "_state"]
+        return f"SELECT {','.join(columns)} FROM {short(self.table.name)} WHERE {_KEY}"
 
     @cached_property
     def count(self) -> str:
@@ -308,8 +311,8 @@ class Statements:
 
     @cached_property
     def scan_state(self) -> str:
-        """With the state of an aggregate's group at the end; what is none can be read, too."""
-        return self._scan(more=f", {_STATE}")
+        """The rows, each with the state of an aggregate's group at the end; a state that is none can be read, too."""
+        return self._scan(extra_columns=f", {_STATE}")
 
     @cached_property
     def get_state(self) -> str:
@@ -318,19 +321,19 @@ class Statements:
 
     @cached_property
     def scan_after(self) -> str:
-        """Those after a key."""
-        return self._scan(condition=_AFTER)
+        """The rows after a key."""
+        return self._scan(condition=_AFTER_KEY)
 
     def scan_some(self, places: frozenset[int], *, after: bool) -> str:
-        """What `scan` reads, or `scan_after`, with NULL in other places of a row than these and those of the key."""
-        if (known := self._some.get((places, after))) is None:
-            listed, condition = self._select_list(places), _AFTER if after else ""
-            known = self._some[places, after] = self._scan(condition=condition, listed=listed)
-        return known
+        """Return `scan`, or `scan_after`, with NULL in other places of a row than these and those of the key."""
+        if (sql := self._partial_scans.get((places, after))) is None:
+            column_list, condition = self._select_list(places), _AFTER_KEY if after else ""
+            sql = self._partial_scans[places, after] = self._scan(condition=condition, column_list=column_list)
+        return sql
 
-    def _scan(self, more: str = "", condition: str = "", listed: str = "") -> str:
-        listed, mine = listed or self.select_list, self.type_filter or "TRUE"
-        return f"SELECT {listed}{more} FROM {self._source} WHERE {mine}{condition} ORDER BY {_ORDER}"
+    def _scan(self, extra_columns: str = "", condition: str = "", column_list: str = "") -> str:
+        column_list, mine = column_list or self.select_list, self.type_filter or "TRUE"
+        return f"SELECT {column_list}{extra_columns} FROM {self._source} WHERE {mine}{condition} ORDER BY {_ORDER}"
 
     # ------------------------------------------------------------------------------------------ large values
 
@@ -377,5 +380,5 @@ def _stamp(
     return compile_functions("stamp", "\n".join(source), {})["stamp"]
 
 
-def _check(followed: ExtendedModel, name: str) -> SqlFunction:
-    return SqlFunction(lambda value, partition, row: followed.check(name, value, partition, row))
+def _check(extended: ExtendedModel, name: str) -> SqlFunction:
+    return SqlFunction(lambda value, partition, row: extended.check(name, value, partition, row))

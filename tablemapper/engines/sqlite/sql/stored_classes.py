@@ -47,7 +47,7 @@ class StoredClasses:
         guests: the twins whose tables the opened classes use.
         schema: the opened classes, without those that cannot be used any more.
         names: the name of each class in the catalogue, which differs for an aggregate of a former definition.
-        followed: the classes of which the file stores or maintains more than their code declares.
+        extended: the classes of which the file stores or maintains more than their code declares.
         models: the opened classes, without aggregates of a former definition, and the unopened aggregates over them.
         keepers: the names of the aggregates that keep the maintained fields of classes, by field.
         statements: the statements of each class over its table.
@@ -66,11 +66,11 @@ class StoredClasses:
         self._unopened = tuple(owners_of(self.schema, forms))
         names = {model: aggregate_in(forms, model.name, model.form) or model.name for model in self.schema.models}
         names |= {model: model.name for model in self._unopened}
-        refused = refused_writes(self.catalogue, self._other_rules)
-        self.followed: dict[Model, ExtendedModel] = follow(
-            Schema(tuple(names)), forms, self.catalogue.versions, names, refused
+        refusals = refused_writes(self.catalogue, self._other_rules)
+        self.extended: dict[Model, ExtendedModel] = follow(
+            Schema(tuple(names)), forms, self.catalogue.versions, names, refusals
         )
-        aggregates = [aggregate for followed in self.followed.values() for aggregate in followed.aggregates]
+        aggregates = [aggregate for extended in self.extended.values() for aggregate in extended.aggregates]
         names |= {model: model.name for model in aggregates}
         self.names: ModelDict[str] = ModelDict(self._retired, names)
         self.models: tuple[Model, ...] = (
@@ -81,7 +81,7 @@ class StoredClasses:
             model: keepers for model in names if (keepers := self._keepers(model))
         }
         statements = {
-            model: Statements(self.table_of(model), model, self.followed.get(model), name, self._kept(model))
+            model: Statements(self.table_of(model), model, self.extended.get(model), name, self._group_columns(model))
             for model, name in names.items()
         }
         self.statements: ModelDict[Statements] = ModelDict(self._retired, statements)
@@ -91,20 +91,23 @@ class StoredClasses:
 
     def whole(self, model: Model) -> Model:
         """Return a class with the properties that only the catalogue knows."""
-        return self.followed[model].model if model in self.followed else model
+        return self.extended[model].model if model in self.extended else model
 
     def _keepers(self, model: Model) -> dict[str, str]:
-        declared = self.schema.by_name
+        models_by_name = self.schema.by_name
         keepers = {field.name: keeper_name(model.name, field.property) for field in self.whole(model).maintained}
-        return {field: self.names[declared[name]] if name in declared else name for field, name in keepers.items()}
+        return {
+            field: self.names[models_by_name[name]] if name in models_by_name else name
+            for field, name in keepers.items()
+        }
 
-    def _kept(self, model: Model) -> dict[str, tuple[str, str]]:
+    def _group_columns(self, model: Model) -> dict[str, tuple[str, str]]:
         """Return the tables and columns of the maintained fields of a class."""
-        kept = {}
+        group_columns = {}
         for field in self.whole(model).maintained:
             table = self.catalogue.table_of(self.keepers[model][field.name])
-            kept[field.name] = table.name, table.column(field.property)
-        return kept
+            group_columns[field.name] = table.name, table.column(field.property)
+        return group_columns
 
     def table_of(self, model: Model) -> Table:
         """Return the table of a class."""
@@ -125,8 +128,8 @@ class StoredClasses:
     def needed(self, model: Model) -> list[str]:
         """Return the labels of the aggregates that a read of a class needs: itself, and what keeps its fields."""
         keepers = self.keepers.get(model, {})
-        own = [] if model.aggregate is None else [self.label(model)]
-        return [*own, *(keepers[field.name] for field in model.maintained)]
+        own_labels = [] if model.aggregate is None else [self.label(model)]
+        return [*own_labels, *(keepers[field.name] for field in model.maintained)]
 
     def stored_names(self, model: Model) -> dict[str, str]:
         """Return the indexes that a class declares, each with its name in the catalogue."""
@@ -139,8 +142,10 @@ class StoredClasses:
 
     def statements_of(self, index: IndexMaintenance) -> Statements:
         """Return the statements of the class that an index is over."""
-        known = next((each.known for each in self.followed.values() if each.model is index.owner), index.owner)
-        return self.statements[known]
+        declared_model = next(
+            (extended.known for extended in self.extended.values() if extended.model is index.owner), index.owner
+        )
+        return self.statements[declared_model]
 
 
 def _without(schema: Schema, retired: Mapping[str, str]) -> Schema:
@@ -155,13 +160,13 @@ def _retired(schema: Schema, catalogue: Catalogue) -> dict[str, str]:
         names = [keeper_name(model.name, field.property) for field in model.maintained]
         keepers = [schema.by_name[name] for name in names if name in schema.by_name]  # (others are those of a twin)
         keepers += [schema.by_class[keeper.aggregate.source] for keeper in keepers if keeper.aggregate is not None]
-        for needed in (source, *keepers, model):
-            reason = retirement(needed, catalogue.versions, catalogue.history)
-            if reason is None and (tombstone := catalogue.gone(needed.name, needed.form)):
+        for dependency in (source, *keepers, model):
+            reason = retirement(dependency, catalogue.versions, catalogue.history)
+            if reason is None and (tombstone := catalogue.gone(dependency.name, dependency.form)):
                 reason = str(tombstone)
-            if reason is not None and needed is not model:
-                relation = "keeps a field" if needed in keepers else "it is maintained from"
-                reason = f"{needed.name}, which {relation}: {reason}"
+            if reason is not None and dependency is not model:
+                relation = "keeps a field" if dependency in keepers else "it is maintained from"
+                reason = f"{dependency.name}, which {relation}: {reason}"
             if reason is not None:
                 retired[model.name] = reason
     return retired

@@ -23,7 +23,7 @@ def file(path: Path) -> Iterator[File]:
 
 
 def waiting(file: File, count: int) -> None:
-    eventually(lambda: len(file._readers._waiting) >= count)
+    eventually(lambda: len(file._readers._waiters) >= count)
 
 
 READ = "SELECT v FROM t"
@@ -33,12 +33,12 @@ def test_no_more_readers_are_open_than_were_allowed_and_a_thread_that_finds_none
     streams = [file.stream(READ, chunk=10) for _ in range(2)]
     others = [elsewhere(lambda: len(file.read(READ))) for _ in range(5)]
     waiting(file, 5)
-    assert len(file._known) == 3  # one of them writes
+    assert len(file._connections) == 3  # one of them writes
     streams[0].close()
     for thread, results in others:
         thread.join(60)
         assert results == [1_000]
-    assert len(file._known) <= 3
+    assert len(file._connections) <= 3
     assert next(streams[1])
 
 
@@ -57,9 +57,9 @@ def test_a_stream_that_is_dropped_or_whose_reader_breaks_lets_the_next_one_read(
 
 def test_a_thread_that_holds_a_reader_never_waits_for_another(file: File) -> None:
     streams = [file.stream(READ, chunk=10) for _ in range(10)]
-    assert len(file._known) == 11
+    assert len(file._connections) == 11
     del streams
-    assert len(file._known) == 2
+    assert len(file._connections) == 2
 
 
 def test_waiting_for_a_reader_ends_in_one_clear_error(path: Path) -> None:
@@ -70,7 +70,7 @@ def test_waiting_for_a_reader_ends_in_one_clear_error(path: Path) -> None:
             thread.join(60)
         assert isinstance(results[0], StoreLocked)
         assert "all 1 connections that read were in use for longer than the timeout of 0.02 s" in str(results[0])
-        assert not file._readers._waiting
+        assert not file._readers._waiters
         assert file.read(READ) == [(1,)]
 
 
@@ -99,8 +99,8 @@ def test_many_threads_share_few_readers_and_lose_none(file: File) -> None:
     for thread, results in others:
         thread.join(60)
         assert results == [10 * 100 + 20 * 1_000]
-    assert not file._readers._waiting
-    assert len(file._known) <= 3
+    assert not file._readers._waiters
+    assert len(file._connections) <= 3
 
 
 def test_nested_loops_never_wait_for_each_other_and_few_readers_are_kept(path: Path) -> None:
@@ -110,10 +110,10 @@ def test_nested_loops_never_wait_for_each_other_and_few_readers_are_kept(path: P
         del streams
         assert len(file._readers.idle) <= 2
         gc.collect()
-        assert len(file._known) <= 3
+        assert len(file._connections) <= 3
 
 
 def test_readers_of_threads_that_ended_are_used_again(file: File) -> None:
     for _ in range(20):
         at_once(lambda: file.read("SELECT 1"))
-    assert len(file._known) <= 2
+    assert len(file._connections) <= 2

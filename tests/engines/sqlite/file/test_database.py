@@ -30,7 +30,7 @@ def test_a_thread_that_arrive_seeks_with_the_connection_that_writes(file: File) 
     file.write(insert("x"))
     assert file.seek(SEEK, (1,)) == ("x",)
     assert file.seek(SEEK, (2,)) is None
-    assert len(file._known) == 1
+    assert len(file._connections) == 1
 
 
 def test_once_there_are_several_threads_a_seek_waits_for_no_writer(file: File) -> None:
@@ -48,7 +48,7 @@ def test_once_there_are_several_threads_a_seek_waits_for_no_writer(file: File) -
     leave.set()
     thread.join()
     assert file.seek(SEEK, (1,)) == ("x",)
-    assert len(file._known) == 2
+    assert len(file._connections) == 2
     assert not file._arrive()
 
 
@@ -196,7 +196,7 @@ def test_a_forked_child_can_use_nothing_of_the_parent_and_does_it_no_harm(path: 
 
 def test_a_forked_child_never_closes_what_is_the_parents(file: File) -> None:
     file.read("SELECT 1")
-    connections_of_parent = [weakref.ref(connection) for connection in file._known]
+    connections_of_parent = [weakref.ref(connection) for connection in file._connections]
     assert len(connections_of_parent) == 2
 
     def forget() -> int:

@@ -400,7 +400,7 @@ def test_an_interrupt_leaves_no_transaction_open_and_no_lock_held(tmp_path: Path
         file.write(put(-1))
         assert -1 in keys_in(file)
         assert checkpoint(file), "a reader was left in a transaction"
-        assert len(file._known) < 10
+        assert len(file._connections) < 10
 
 
 @pytest.mark.interrupts

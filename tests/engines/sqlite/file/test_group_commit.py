@@ -70,7 +70,7 @@ class Group:
     def follow(self, apply: Callable[[Writer], Any], *, alone: bool = False, **options: Any) -> Future[Any]:
         future = self.pool.submit(self.file.write_alone if alone else self.file.write, apply, **options)
         self.count += 1
-        eventually(lambda: len(self.file._writes.queue._waiting) >= self.count)
+        eventually(lambda: len(self.file._writes.queue._pending) >= self.count)
         return future
 
     def go(self) -> None:
@@ -340,7 +340,7 @@ def test_the_main_thread_never_runs_the_writes_of_others(file: File) -> None:
 
     def mine(w: Writer) -> None:
         futures.extend(pool.submit(file.write, other(k)) for k in range(4))
-        eventually(lambda: len(file._writes.queue._waiting) == 4)
+        eventually(lambda: len(file._writes.queue._pending) == 4)
 
     file.write(mine)
     assert [future.result(60) for future in futures] == [0, 1, 2, 3]
@@ -497,7 +497,7 @@ def test_an_interrupted_thread_leaves_the_queue_wherever_it_waits() -> None:
         locks: list[Any] = [threading.Lock(), Ready()]
         queue = group_commit.CommitQueue(lambda: locks.pop(0), 1, lambda _: None)
         queue.lock.acquire()
-        write = group_commit.PendingWrite(lambda _: None, None, 0.0, alone=True)
+        write = group_commit.PendingWrite(lambda _: None, None, 0.0, exclusive=True)
         queue.run(write, lambda write: None)
 
     queue: group_commit.CommitQueue
@@ -505,4 +505,4 @@ def test_an_interrupted_thread_leaves_the_queue_wherever_it_waits() -> None:
     assert total > 20
     for at in range(1, total + 1):
         assert strike(at, work) or strike(at, work)  # Python 3.13.0 sees no instructions after an interrupt
-        assert not queue._waiting
+        assert not queue._pending
