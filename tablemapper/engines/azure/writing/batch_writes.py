@@ -60,7 +60,7 @@ def insert(
         chunks = yield from _done(current, rounds, outbox, timeout)
         written += [chunk.written for chunk in chunks]
         errors = [chunk.error for chunk in chunks if chunk.error is not None]
-        for error in [*[one for one in errors if isinstance(one, OutcomeUnknown)], *errors]:
+        for error in [*[error for error in errors if isinstance(error, OutcomeUnknown)], *errors]:
             raise error  # (of the others it is known that nothing was written)
 
 
@@ -81,9 +81,11 @@ def in_rounds(
 def _rounds(operations: Sequence[Operation], size: int) -> list[list[TransactionChunk]]:
     """Return what is to be done in each partition, one after the other: it may change the same groups."""
     places: dict[tuple[str, str], list[Operation]] = {}
-    for one in operations:
-        places.setdefault((one.model.table, one.partition), []).append(one)
-    return [_chunks(sorted(some, key=lambda one: one.row), size) for some in places.values()]
+    for operation in operations:
+        places.setdefault((operation.model.table, operation.partition), []).append(operation)
+    return [
+        _chunks(sorted(of_partition, key=lambda operation: operation.row), size) for of_partition in places.values()
+    ]
 
 
 def _chunks(operations: Sequence[Operation], size: int) -> list[TransactionChunk]:
@@ -94,9 +96,9 @@ def _done(
     current: CatalogueRefresher, rounds: list[list[TransactionChunk]], outbox: Outbox, timeout: float
 ) -> Effects[list[TransactionChunk]]:
     """Do the first of what is to be done in some partitions, and return that."""
-    some = rounds[:_TOGETHER]
-    chunks = [queue.pop(0) for queue in some]
-    rounds[:] = [*rounds[_TOGETHER:], *filter(None, some)]
+    queues = rounds[:_TOGETHER]
+    chunks = [queue.pop(0) for queue in queues]
+    rounds[:] = [*rounds[_TOGETHER:], *filter(None, queues)]
     following: list[CommittedIntent] = []
     yield Parallel([_written(current, chunk, outbox, timeout, following) for chunk in chunks])
     says = f"{chunks[0].operations[0]} and others are written; {LEFT}"
@@ -124,9 +126,9 @@ def _written(
     """Do the operations of a chunk, in several transactions if one is too large; keep an error."""
     operations, size = list(chunk.operations), len(chunk.operations)
     while operations:
-        some = operations[:size]
+        batch = operations[:size]
         try:
-            yield from write_in_time(current, some, outbox, timeout=timeout, following=following)
+            yield from write_in_time(current, batch, outbox, timeout=timeout, following=following)
         except TransactionTooLarge as error:
             if size == 1:
                 chunk.error = error
@@ -136,5 +138,5 @@ def _written(
         except Exception as error:
             chunk.error = error
             return
-        chunk.written += len(some)
-        operations = operations[len(some) :]
+        chunk.written += len(batch)
+        operations = operations[len(batch) :]
