@@ -51,10 +51,10 @@ class BuildMark:
         What is marked gives its difference. What is not gives nothing, or its mark and all that it is. What is barred has
         nothing to give up; as long as it keeps its values, it takes none.
         """
-        held = of_writes(old)
-        if self.built and held.get(self.name) == DUPLICATE:
+        ops = of_writes(old)
+        if self.built and ops.get(self.name) == DUPLICATE:
             return (None, None) if self.keeps(old, new) else (None, new)
-        if not self.built or (old is not None and self.name in held):
+        if not self.built or (old is not None and self.name in ops):
             return old, new
         return None, new if self.sets else None
 
@@ -66,8 +66,8 @@ class BuildMark:
 
     def set_in(self, ops: dict[str, str], old: Row | None, new: Row) -> None:
         """Mark an entity that a write leaves, unless it has the mark; if it takes other values, it is not barred any more."""
-        held = ops.get(self.name)
-        if (held is None and self.sets) or (held == DUPLICATE and not self.keeps(old, new)):
+        op = ops.get(self.name)
+        if (op is None and self.sets) or (op == DUPLICATE and not self.keeps(old, new)):
             ops[self.name] = ""
 
 
@@ -128,5 +128,5 @@ def number_of(name: str) -> tuple[str, int]:
 
 def marked(marks: Sequence[BuildMark], row: Row | None) -> bool:
     """Return whether an entity has all of some marks."""
-    held = of_writes(row)
-    return all(mark.name in held for mark in marks)
+    ops = of_writes(row)
+    return all(mark.name in ops for mark in marks)

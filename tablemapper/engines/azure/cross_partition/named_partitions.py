@@ -123,9 +123,9 @@ class NamedPartitions:
         with self._lock:
             if (entry := self._entries.get(place)) is None:
                 return []
-            taken, entry.finished = entry.finished[:most], entry.finished[most:]
-            self.finished -= len(taken)
-            return taken
+            intents, entry.finished = entry.finished[:most], entry.finished[most:]
+            self.finished -= len(intents)
+            return intents
 
     def to_delete(self) -> list[Partition]:
         """Return the partitions in which there are intents that are carried out."""

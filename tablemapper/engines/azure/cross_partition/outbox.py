@@ -208,10 +208,10 @@ class Deadline:
         Raises:
             DeadlineExceeded: there are none.
         """
-        left = self.until - cast(float, (yield ReadClock()))
-        if left < 0:
+        seconds_left = self.until - cast(float, (yield ReadClock()))
+        if seconds_left < 0:
             raise DeadlineExceeded("the deadline is over")
-        return left
+        return seconds_left
 
     def again(self, attempt: int, lost: NoResponse | None = None) -> Effects[None]:
         """Wait before another attempt.
@@ -227,8 +227,8 @@ class Deadline:
 
     def once(self, request: GroupTransaction) -> Effects[list[str | None]]:
         """Send a request, and wait for its answer no longer than there is time."""
-        now: float = yield ReadClock()
-        answer: list[str | None] = yield within(request, self.until - now)
+        clock_now: float = yield ReadClock()
+        answer: list[str | None] = yield within(request, self.until - clock_now)
         return answer
 
     def send(self, table: str, partition: str, *changes: RowChange) -> Effects[bool]:
@@ -241,11 +241,11 @@ class Deadline:
         while True:
             try:
                 yield from self.once(GroupTransaction(table, partition, changes))
-            except NoResponse as lost:
-                yield from self.again(attempt, lost)
+            except NoResponse as no_response:
+                yield from self.again(attempt, no_response)
                 attempt += 1
-            except ErrorResponse as refused:
-                if refused.status in (404, 412) and refused.code != "TableNotFound":
+            except ErrorResponse as refusal:
+                if refusal.status in (404, 412) and refusal.code != "TableNotFound":
                     return False
                 raise
             else:
@@ -255,19 +255,19 @@ class Deadline:
 def put_works(patience: Deadline, puts: Sequence[PutRow]) -> Iterable[Effects[bool]]:
     """Yield the works that put rows: those of one partition together."""
     places: dict[tuple[str, str], dict[str, RowChange]] = {}
-    for one in puts:  # (an intent may name a row twice, of an index that was once maintained by two definitions)
-        places.setdefault((one.table, one.partition), {})[one.row] = RowChange("upsert", one.row, one.members)
+    for put in puts:  # (an intent may name a row twice, of an index that was once maintained by two definitions)
+        places.setdefault((put.table, put.partition), {})[put.row] = RowChange("upsert", put.row, put.members)
     for (table, partition), changes in places.items():
-        some: list[RowChange] = []
+        batch: list[RowChange] = []
         room = _ROOM
         for change in changes.values():
             length = sum(len(value) for value in change.members.values() if isinstance(value, str))
-            if some and (len(some) == MAX_CHANGES or length > room):
-                yield patience.send(table, partition, *some)
-                some, room = [], _ROOM
-            some.append(change)
+            if batch and (len(batch) == MAX_CHANGES or length > room):
+                yield patience.send(table, partition, *batch)
+                batch, room = [], _ROOM
+            batch.append(change)
             room -= length
-        yield patience.send(table, partition, *some)
+        yield patience.send(table, partition, *batch)
 
 
 @attrs.frozen(eq=False)
@@ -285,8 +285,10 @@ class CommittedIntent:
         cls, intent: Intent, patience: Deadline, changes: Sequence[RowChange], etags: Sequence[str | None]
     ) -> CommittedIntent:
         """Return the intent of a transaction that was sent, with the ETags of its changes, if they are known."""
-        known = () if patience.doubt else zip(changes, etags, strict=False)
-        return cls(intent, patience.until, next((etag for change, etag in known if change.row == intent.row), None))
+        known_etags = () if patience.doubt else zip(changes, etags, strict=False)
+        return cls(
+            intent, patience.until, next((etag for change, etag in known_etags if change.row == intent.row), None)
+        )
 
 
 # ---------------------------------------------------------------------------------------------- what writes share
@@ -337,8 +339,8 @@ class Outbox:
         Raises:
             DeadlineExceeded, ErrorResponse
         """
-        now = cast(float, (yield ReadClock()))
-        if (row := self.places.begin(intent.place, intent.row, now)) is None:
+        clock_now = cast(float, (yield ReadClock()))
+        if (row := self.places.begin(intent.place, intent.row, clock_now)) is None:
             return
         members: Members = {"t": intent.table, "p": intent.partition}
         upsert = GroupTransaction(self.catalogue, self.places.owner, (RowChange("upsert", row, members),))
@@ -346,18 +348,18 @@ class Outbox:
         while True:
             try:
                 (etag,) = yield from patience.once(upsert)
-            except NoResponse as lost:
-                yield from patience.again(attempt, lost)
+            except NoResponse as no_response:
+                yield from patience.again(attempt, no_response)
                 attempt += 1
             else:
                 break
         patience.doubt = doubt  # (a name that is written once more does no harm)
-        self.places.named(intent.place, intent.row, now, etag)
+        self.places.named(intent.place, intent.row, clock_now, etag)
 
     def is_late(self, patience: Deadline) -> Effects[bool]:
         """Return whether others may have ended what was begun: this process stood still for as long as it had it to itself."""
-        now: float = yield ReadClock()
-        return now > patience.until + self.times.lease - self.times.deadline
+        clock_now: float = yield ReadClock()
+        return clock_now > patience.until + self.times.lease - self.times.deadline
 
     def check(self, patience: Deadline) -> Effects[None]:
         """Raise DeadlineExceeded if others may have ended what was begun."""
@@ -372,7 +374,7 @@ class Outbox:
 
     def deleted(self, place: Partition, finished: Sequence[FinishedIntent]) -> None:
         """Note that intents are gone which nobody else has carried out, so that nobody needs their markers."""
-        self.places.forget(place, [one.row for one in finished])
-        for one in finished:
-            for table, partition, mark in one.markers:
+        self.places.forget(place, [intent.row for intent in finished])
+        for intent in finished:
+            for table, partition, mark in intent.markers:
                 self.spend(table, partition, [mark])

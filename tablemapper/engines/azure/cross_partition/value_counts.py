@@ -70,12 +70,12 @@ class ValueCounts:
         self._held = len(packed)
         if packed:
             try:
-                pages, changed = msgspec.msgpack.decode(packed, type=_Row)
+                pages, changed_counts = msgspec.msgpack.decode(packed, type=_Row)
             except msgspec.MsgspecError as error:
                 raise CorruptStore(f"{key}: the values of a group cannot be read: {error}") from error
             for page in pages:
                 self._pages.setdefault(page.slot, []).append(page)
-            for slot, value, count in changed:
+            for slot, value, count in changed_counts:
                 self._changed.setdefault(slot, {})[value] = count
 
     # -- pages
@@ -118,11 +118,11 @@ class ValueCounts:
         pages = self._pages.get(slot)
         return pages[max(bisect_right(pages, value, key=_first) - 1, 0)] if pages else None
 
-    def _matters(self, page: ValuePage, value: Any, more: int) -> bool:
+    def _matters(self, page: ValuePage, value: Any, change: int) -> bool:
         """Return whether nobody knows the ends of a range after a change without its page."""
-        if not more or (page.least is not None and page.least < value < page.greatest):
+        if not change or (page.least is not None and page.least < value < page.greatest):
             return False
-        return more < 0 or page.below or self._changed.get(page.slot, {}).get(value, 0) < 0
+        return change < 0 or page.below or self._changed.get(page.slot, {}).get(value, 0) < 0
 
     @property
     def _room(self) -> int:
@@ -131,27 +131,27 @@ class ValueCounts:
     def _fullest(self) -> list[ValuePage]:
         """Return the pages for which the most has changed."""
         counts: dict[int, int] = {}
-        found: dict[int, ValuePage] = {}
+        pages: dict[int, ValuePage] = {}
         for slot, of_slot in self._changed.items():
             for value in of_slot:
                 if (page := self._page(slot, value)) is not None:
-                    found[page.number] = page
+                    pages[page.number] = page
                     counts[page.number] = counts.get(page.number, 0) + 1
-        return [found[number] for number in sorted(counts, key=lambda one: (-counts[one], one))[:_MOST]]
+        return [pages[number] for number in sorted(counts, key=lambda number: (-counts[number], number))[:_MOST]]
 
     # -- values
 
-    def add(self, more: Counts) -> None:
+    def add(self, counts: Counts) -> None:
         """Add changes; the pages that are `needed` for them were read."""
-        for slot, of_slot in more.items():
-            changed = self._changed.setdefault(slot, {})
+        for slot, of_slot in counts.items():
+            changed_counts = self._changed.setdefault(slot, {})
             seen: dict[int, ValuePage] = {}
             for value, count in of_slot.items():
                 page = self._page(slot, value)
-                if after := changed.get(value, 0) + count:
-                    changed[value] = after
+                if count_after := changed_counts.get(value, 0) + count:
+                    changed_counts[value] = count_after
                 else:
-                    changed.pop(value, None)
+                    changed_counts.pop(value, None)
                 if page is None or not count:
                     continue
                 if page.number in self._read:
@@ -164,8 +164,8 @@ class ValueCounts:
 
     def _changed_in(self, page: ValuePage) -> dict[Any, int]:
         """Return what has changed of the values of a range, and is not in its page."""
-        changed = self._changed.get(page.slot, {})
-        return {value: count for value, count in changed.items() if self._page(page.slot, value) is page}
+        changed_counts = self._changed.get(page.slot, {})
+        return {value: count for value, count in changed_counts.items() if self._page(page.slot, value) is page}
 
     def _merged(self, page: ValuePage, changed: Mapping[Any, int] | None = None) -> dict[Any, int]:
         """Return how often each value of a range is there, of a page that was read; ``changed``: in it, where that is known."""
@@ -200,29 +200,31 @@ class ValueCounts:
             room: how many rows the transaction can still take.
         """
         much = len(self.packed()) > self._room
-        read = [page for of_slot in self._pages.values() for page in of_slot if page.number in self._read]
+        pages_read = [page for of_slot in self._pages.values() for page in of_slot if page.number in self._read]
         changes = [
-            (page, changed, self._merged(page, changed)) for page in read for changed in [self._changed_in(page)]
+            (page, changed_counts, self._merged(page, changed_counts))
+            for page in pages_read
+            for changed_counts in [self._changed_in(page)]
         ]
         # (Those that hold nothing come first, then those for which the most has changed.)
-        changes.sort(key=lambda one: (bool(one[2]), -len(one[1]), one[0].number))
-        for slot, changed in self._changed.items():
-            if much and slot not in self._pages and changed:
-                chunks = _chunks(changed, room)
+        changes.sort(key=lambda entry: (bool(entry[2]), -len(entry[1]), entry[0].number))
+        for slot, changed_counts in self._changed.items():
+            if much and slot not in self._pages and changed_counts:
+                chunks = _chunks(changed_counts, room)
                 if len(chunks) <= room:
                     room -= len(chunks)
                     self._pages[slot] = [self._new_page(slot, chunk) for chunk in chunks]
                     self._changed[slot] = {}
         replaced: dict[int, list[ValuePage]] = {}
-        for page, changed, values in changes:
+        for page, changed_counts, values in changes:
             if (values and not much) or not room:
                 continue
             chunks = _chunks(values, room)
             if len(chunks) <= room:
                 room -= max(len(chunks), 1)
-                replaced[page.number] = self._replaced(page, changed, chunks)
+                replaced[page.number] = self._replaced(page, changed_counts, chunks)
         for slot, pages in self._pages.items():
-            self._pages[slot] = [one for page in pages for one in replaced.get(page.number, [page])]
+            self._pages[slot] = [successor for page in pages for successor in replaced.get(page.number, [page])]
         self._pages = {slot: pages for slot, pages in self._pages.items() if pages}
 
     def _replaced(
@@ -234,9 +236,9 @@ class ValueCounts:
         if not chunks:
             self._written[page.number] = []
             return []
-        first, *others = chunks
+        first, *further_chunks = chunks
         self._write(page, first)
-        return [page, *[self._new_page(page.slot, chunk) for chunk in others]]
+        return [page, *[self._new_page(page.slot, chunk) for chunk in further_chunks]]
 
     def _new_page(self, slot: int, values: Mapping[Any, int]) -> ValuePage:
         # (No number comes again: a late request to delete a page, which was made anew, has another one.)
@@ -253,8 +255,8 @@ class ValueCounts:
     def packed(self) -> bytes:
         """Return what the row of the group holds."""
         pages = [page for of_slot in self._pages.values() for page in of_slot]
-        changed = [(slot, *one) for slot, of_slot in sorted(self._changed.items()) for one in of_slot.items()]
-        return msgspec.msgpack.encode((pages, changed)) if pages or changed else b""
+        changed_counts = [(slot, *pair) for slot, of_slot in sorted(self._changed.items()) for pair in of_slot.items()]
+        return msgspec.msgpack.encode((pages, changed_counts)) if pages or changed_counts else b""
 
     def changes(self) -> list[RowChange]:
         """Return the changes of pages, for the transaction that writes the row of the group."""
@@ -282,7 +284,7 @@ def _chunks(values: Mapping[Any, int], room: int) -> list[dict[Any, int]]:
     Where there is no room for as many, parts are larger: else a page with many changes would wait for ever, and get more.
     """
     ordered = sorted(values.items())
-    sizes = [len(msgspec.msgpack.encode(one)) for one in ordered]
+    sizes = [len(msgspec.msgpack.encode(pair)) for pair in ordered]
     most = _PAGE if sum(sizes) <= _PAGE else _PAGE // 2
     while len(chunks := _parted(ordered, sizes, most)) > room and most < _LARGEST * _PAGE:
         most *= 2
