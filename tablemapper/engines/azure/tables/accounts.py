@@ -186,8 +186,8 @@ def account_of(text: str, credential: Any = None) -> Account:
 def named_account(name: str, credential: Any = None) -> Account:
     """Return the account of Azure with a name; see `account_of`."""
     if not name.isalnum() or not name.islower() or not name.isascii() or not 3 <= len(name) <= 24:
-        shown = safe_repr(name) if _PUBLIC(name) else "this"
-        raise NotAStore(f"azure://…: {shown} is no name of an account: 3 to 24 letters a-z and digits")
+        shown_name = safe_repr(name) if _PUBLIC(name) else "this"
+        raise NotAStore(f"azure://…: {shown_name} is no name of an account: 3 to 24 letters a-z and digits")
     signature = _signature(name, credential, f"azure://{name} has no credential")
     return _account(f"https://{name}.table.core.windows.net", signature)
 
@@ -225,14 +225,14 @@ def _parts(text: str) -> dict[str, str]:
     parts = {}
     for part in filter(None, text.strip().split(";")):
         name, equals, value = part.partition("=")
-        known = _PARTS.get(name.strip().lower())
-        if known is None or not equals:
+        part_name = _PARTS.get(name.strip().lower())
+        if part_name is None or not equals:
             raise NotAStore(
                 "the connection string cannot be read: expected parts as in AccountName=…;AccountKey=…, each up to a "
                 "semicolon; what has AccountKey=, TableEndpoint= or sig= in it is no path, and a signature alone is the "
                 "credential= of azure://account"
             )
-        parts[known] = value.strip()
+        parts[part_name] = value.strip()
     return parts
 
 

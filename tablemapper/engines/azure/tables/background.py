@@ -45,19 +45,19 @@ class Background:
             thread.join()
 
     def _run(self) -> None:
-        left: float | None = _SOON
+        seconds_left: float | None = _SOON
         while True:
             with self._changed:
                 if not self._is_over and not self._is_new:
-                    self._changed.wait(left)
+                    self._changed.wait(seconds_left)
                 if self._is_new and not self._is_over:
                     self._changed.wait_for(lambda: self._is_over, _SOON)  # (what comes meanwhile goes along)
                 self._is_new = False
                 if self._is_over:
                     return
-            left = self._work()
+            seconds_left = self._work()
             with self._changed:
-                if left is None and not self._is_new:
+                if seconds_left is None and not self._is_new:
                     self._thread = None
                     return
-                left = max(left or 0.0, _SOON)
+                seconds_left = max(seconds_left or 0.0, _SOON)

@@ -37,12 +37,12 @@ class ElapsedClock:
     def heard(self, date: str | None) -> None:
         """Take note of the time in an answer that has just come."""
         try:
-            ahead = parsedate_to_datetime(date or "").timestamp() - self._monotonic()
+            difference = parsedate_to_datetime(date or "").timestamp() - self._monotonic()
         except ValueError:
             return
         with self._lock:
             if self._ahead is None:
-                self._ahead = ahead
-            elif ahead > self._ahead + _STEP:
-                self._stood += ahead - self._ahead
-                self._ahead = ahead
+                self._ahead = difference
+            elif difference > self._ahead + _STEP:
+                self._stood += difference - self._ahead
+                self._ahead = difference

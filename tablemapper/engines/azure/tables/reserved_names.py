@@ -95,21 +95,21 @@ def outer_key(row: str, partition: str, base: str, op: str) -> str:
         op: the write that made the row.
     """
     end = END + op
-    front, rest = row + END, f"{partition}{END}{base}"
+    front, base_part = row + END, f"{partition}{END}{base}"
     # (Only `{field:raw}` leaves two spaces in a key.)
-    if utf16_units(front + rest) + len(END) + OP_UNITS > MAX_KEY_UNITS or END in partition or END in base:
-        rest = f' "h{digest(partition + chr(0) + base)}'
-    return front + rest + end
+    if utf16_units(front + base_part) + len(END) + OP_UNITS > MAX_KEY_UNITS or END in partition or END in base:
+        base_part = f' "h{digest(partition + chr(0) + base)}'
+    return front + base_part + end
 
 
 def outer_row_of(key: str, partition: str, base: str, op: str) -> str:
     """Return the row key that the index itself gave, of the key of its row."""
-    rest = f"{END}{partition}{END}{base}{END}{op}"
-    return key.removesuffix(rest) if key.endswith(rest) else key[:-_HASHED_UNITS]
+    suffix = f"{END}{partition}{END}{base}{END}{op}"
+    return key.removesuffix(suffix) if key.endswith(suffix) else key[:-_HASHED_UNITS]
 
 
-def _within(front: str, rest: str) -> str:
-    return front + rest if utf16_units(front + rest) <= MAX_KEY_UNITS else f'{front} "h{digest(rest)}'
+def _within(front: str, tail: str) -> str:
+    return front + tail if utf16_units(front + tail) <= MAX_KEY_UNITS else f'{front} "h{digest(tail)}'
 
 
 def digest(text: str) -> str:
@@ -137,8 +137,8 @@ def index_key(label: str, row: str, base: str, *, unique: bool) -> str:
 
 def row_key_of(label: str, key: str, base: str, *, unique: bool) -> str:
     """Return the row key that the index itself gave, of the key of its row."""
-    rest = key[len(index_prefix(label)) :]
+    tail = key[len(index_prefix(label)) :]
     if unique:
-        return rest.removesuffix(_LAST)
+        return tail.removesuffix(_LAST)
     end = _LAST + base
-    return rest.removesuffix(end) if rest.endswith(end) else rest[: -len(_LAST) - _HASH_UNITS]
+    return tail.removesuffix(end) if tail.endswith(end) else tail[: -len(_LAST) - _HASH_UNITS]
