@@ -60,14 +60,14 @@ def listed(names: Iterable[str]) -> Effects[TableNames]:
     if not names:
         return NO_NAMES
     first, end = min([name.upper() for name in names]), max([name.lower() for name in names]) + _LAST
-    tables, after = set[str](), None
+    tables, continuation = set[str](), None
     while True:
         try:
-            page: EntityPage = yield Within(ListTables(first, end, after), _BRIEF)
+            page: EntityPage = yield Within(ListTables(first, end, continuation), _BRIEF)
         except (ErrorResponse, NoResponse):
             return NO_NAMES
         tables |= {row["TableName"].lower() for row in page.entities}
-        if (after := page.after) is None:
+        if (continuation := page.after) is None:
             return TableNames(first, end, frozenset(tables))
 
 
@@ -108,8 +108,8 @@ def made(name: str, timeout: float) -> Effects[bool]:
         try:
             is_new: bool = yield from read(CreateTable(name), timeout)
             return is_new
-        except ErrorResponse as refused:
-            if refused.code != "TableBeingDeleted":
+        except ErrorResponse as refusal:
+            if refusal.code != "TableBeingDeleted":
                 raise
         if (step := pause(until - (yield from clock()), attempt)) is None:
             raise StoreLocked(f"the table {name} is being deleted, which takes the service up to a minute; try again")
@@ -133,8 +133,8 @@ def claimed(name: str, catalogue: str, timeout: float, instead: Entity | None = 
     change = RowChange("insert" if etag is None else "replace", CLAIM, {"catalogue": catalogue}, etag)
     try:
         yield from read(GroupTransaction(name, CLAIM, (change,)), timeout)
-    except ErrorResponse as refused:
-        if refused.status not in (409, 412) or refused.code == "TableBeingDeleted":
+    except ErrorResponse as refusal:
+        if refusal.status not in (409, 412) or refusal.code == "TableBeingDeleted":
             raise
         claim: Entity | None = yield from read(GetEntity(name, CLAIM, CLAIM), timeout)
         if claim is None or not _is_of(claim, catalogue):
@@ -160,8 +160,8 @@ def replaceable(view: TableView, catalogue: str, timeout: float, *, adopt: bool)
         raise _taken(view.name, _owner(claim), catalogue)
     if not adopt:
         raise _taken(view.name, _owner(claim), catalogue, ", which does not know it any more: adopt= takes it over")
-    now = time_of(view.date)
-    age = 0.0 if now is None else (now - int(Stamp(claim[ETAG]))) / 1e6
+    server_now = time_of(view.date)
+    age = 0.0 if server_now is None else (server_now - int(Stamp(claim[ETAG]))) / 1e6
     if age <= _FRESH:
         why = f", which does not know it yet: adopt= takes it over in {_FRESH - max(age, 0):.0f} s"
         raise _taken(view.name, _owner(claim), catalogue, why)
@@ -173,14 +173,14 @@ def _knows(catalogue: str, name: str, timeout: float) -> Effects[bool]:
     if check_table_name(catalogue) is not None:
         return False
     try:
-        other = yield from read_catalogue(catalogue, timeout)
+        catalogue_read = yield from read_catalogue(catalogue, timeout)
     except (CorruptStore, NotAStore):  # (it is there)
         return True
-    if other is None:
+    if catalogue_read is None:
         return False
-    kept = [table for entry in other.value.history for table in entry.kept]
-    kept += [table for stone in other.value.tombstones for table in stone.tables]
-    return name.lower() in [table.lower() for table in (*tables_in(other.value).values(), *kept)]
+    kept_tables = [table for entry in catalogue_read.value.history for table in entry.kept]
+    kept_tables += [table for stone in catalogue_read.value.tombstones for table in stone.tables]
+    return name.lower() in [table.lower() for table in (*tables_in(catalogue_read.value).values(), *kept_tables)]
 
 
 def _owner(claim: Entity) -> str:

@@ -42,8 +42,8 @@ class SpilledRows(Generic[T]):
         """Return a row, or None."""
         if (row := self._last.get(key)) is not None or self._file is None:
             return row
-        found = self._file.execute("SELECT row FROM rows WHERE key = ?", [_packed(key)]).fetchone()
-        return None if found is None else pickle.loads(found[0])
+        spilled = self._file.execute("SELECT row FROM rows WHERE key = ?", [_packed(key)]).fetchone()
+        return None if spilled is None else pickle.loads(spilled[0])
 
     def items(self) -> Iterator[tuple[Key, T]]:
         """Yield keys and rows; none is put meanwhile."""
@@ -66,10 +66,10 @@ class SpilledRows(Generic[T]):
         if self._last:
             self._spill()
         front = _packed(parts) + b"\0"
-        found = self._file.execute(
+        spilled = self._file.execute(
             "SELECT key FROM rows WHERE key > ? AND key < ? LIMIT 1", [front, front[:-1] + b"\1"]
         )
-        return next((_unpacked(key) for (key,) in found), None)
+        return next((_unpacked(key) for (key,) in spilled), None)
 
     def __len__(self) -> int:
         if self._file is None:
