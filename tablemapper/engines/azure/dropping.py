@@ -19,7 +19,7 @@ from .tables.driver import Driver, Effects, read, server_time, side_by_side, sto
 from .tables.service import DeleteTable, Service
 from .writing.duplicate_notes import forget, violations
 
-_TOGETHER = 16
+_PARALLEL = 16
 
 
 def dropped(table: str, name: str, declared: Collection[str], timeout: float) -> Effects[int]:
@@ -78,8 +78,8 @@ def deleted(table: str, name: str, value: Catalogue, timeout: float) -> Effects[
     """Delete the tables of a class that was dropped, and note that in the catalogue."""
     stones = [stone for stone in value.tombstones if stone.label == name and stone.tables]
     tables = [table_name for stone in stones for table_name in stone.tables]
-    for at in range(0, len(tables), _TOGETHER):
-        yield from side_by_side([read(DeleteTable(table_name), timeout) for table_name in tables[at : at + _TOGETHER]])
+    for at in range(0, len(tables), _PARALLEL):
+        yield from side_by_side([read(DeleteTable(table_name), timeout) for table_name in tables[at : at + _PARALLEL]])
     for note in (yield from violations(table, timeout)):
         if Label.of(note.label).owner == name:
             yield from forget(table, note)
@@ -112,12 +112,12 @@ def remove(service: Service, name: str, catalogue: str, timeout: float) -> None:
     driver = Driver(service)
     try:
         with store_errors(name):
-            driver.run(_removed(catalogue, timeout))
+            driver.run(_delete_tables(catalogue, timeout))
     finally:
         driver.close()
 
 
-def _removed(catalogue: str, timeout: float) -> Effects[None]:
+def _delete_tables(catalogue: str, timeout: float) -> Effects[None]:
     stored_catalogue = yield from read_catalogue(catalogue, timeout)
     tables = set[str]()
     if stored_catalogue is not None:

@@ -68,7 +68,7 @@ from .writing.late_writes import write_in_time
 
 T = TypeVar("T")
 _PASSES = 6  # of a repair; the last one only looks
-_TOGETHER = 16  # fixes
+_PARALLEL = 16  # fixes
 
 CAPABILITIES = Capabilities(
     engine="Azure Tables",
@@ -514,8 +514,8 @@ class AzureEngine:
             if uncounted:
                 refusals |= self.run(add_uncounted(self.current, uncounted, self._outbox, self.timeout))
                 continue
-            for at in range(0, len(works), _TOGETHER):
-                self.run(side_by_side(works[at : at + _TOGETHER]))
+            for at in range(0, len(works), _PARALLEL):
+                self.run(side_by_side(works[at : at + _PARALLEL]))
             if broken := {agg.model.name for (agg, key), etag in wrong.items() if prior.get((agg, key), 0) == etag}:
                 self._build_anew(broken, meter)
             elif wrong:

@@ -34,7 +34,7 @@ from .tables.service import (
     RowChange,
 )
 
-_TOGETHER = 16  # groups
+_PARALLEL = 16  # groups
 MOST_PAGES = 40  # of the values of a group, in one transaction
 
 
@@ -142,8 +142,8 @@ class GroupWriter:
             yield from self.patience.check()
             groups = [entity for entity in page.entities if STATE in entity and is_of(entity)]
             works = [self.add(upkeep, (entity[PARTITION], entity[ROW]), None, entity) for entity in groups]
-            for at in range(0, len(works), _TOGETHER):
-                yield from side_by_side(works[at : at + _TOGETHER])
+            for at in range(0, len(works), _PARALLEL):
+                yield from side_by_side(works[at : at + _PARALLEL])
             if page.after is None:
                 return
             find = attrs.evolve(find, after=page.after)
@@ -180,8 +180,8 @@ class GroupWriter:
             for entity in filter(is_chosen, page.entities):
                 places.setdefault(entity[PARTITION], []).append(RowChange("delete", entity[ROW], {}, entity[ETAG]))
             works = [deleted(self.patience, find.table, partition, changes) for partition, changes in places.items()]
-            for at in range(0, len(works), _TOGETHER):
-                yield from side_by_side(works[at : at + _TOGETHER])
+            for at in range(0, len(works), _PARALLEL):
+                yield from side_by_side(works[at : at + _PARALLEL])
             if page.after is None:
                 return
             find = attrs.evolve(find, after=page.after)

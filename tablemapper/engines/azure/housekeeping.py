@@ -15,10 +15,10 @@ from .tables.background import Background
 from .tables.driver import Effects, clock, side_by_side
 from .tables.service import MAX_CHANGES, PARTITION, ErrorResponse, RowChange
 
-_TOGETHER = 16  # partitions
+_PARALLEL = 16  # partitions
 _MOST = 1000  # intents that are to be deleted; with more of them, a write deletes them before it returns
-_LAST = 5.0  # seconds for which a store that is closed waits for answers
-_AGAIN = 60.0  # seconds after which what was not possible is tried again
+_CLOSE_TIMEOUT = 5.0  # seconds for which a store that is closed waits for answers
+_RETRY_AFTER = 60.0  # seconds after which what was not possible is tried again
 _log = logging.getLogger("tablemapper.azure")
 
 
@@ -70,11 +70,11 @@ class Housekeeper:
     def flush(self) -> None:
         """Delete the intents that are carried out now."""
         if self._outbox.places.finished:
-            self._done(flush(self._outbox, self._timeout))
+            self._attempt(flush(self._outbox, self._timeout))
 
     def tidy(self) -> float | None:
         """Do what is due; return in how many seconds there is more to be done, None if there is nothing."""
-        seconds_left: float | None = self._done(tidy(self._current, self._outbox, self._timeout), _AGAIN)
+        seconds_left: float | None = self._attempt(tidy(self._current, self._outbox, self._timeout), _RETRY_AFTER)
         return seconds_left
 
     def close(self) -> None:
@@ -82,9 +82,9 @@ class Housekeeper:
         if self._thread is not None:
             self._thread.stop()
         if len(self._outbox.places):
-            self._done(close(self._outbox, min(self._timeout, _LAST)))
+            self._attempt(close(self._outbox, min(self._timeout, _CLOSE_TIMEOUT)))
 
-    def _done(self, work: Effects[Any], otherwise: Any = None) -> Any:
+    def _attempt(self, work: Effects[Any], otherwise: Any = None) -> Any:
         try:
             return self._run(work)
         except Exception as error:
@@ -109,8 +109,8 @@ def tidy(current: CatalogueRefresher, outbox: Outbox, timeout: float) -> Effects
     patience, places = Deadline(began + timeout), outbox.places
     yield from delete_finished(outbox, patience)
     recovery = OutboxRecovery(current, outbox, timeout)
-    for at in range(0, len(late := places.to_look_at(began)), _TOGETHER):
-        batch = late[at : at + _TOGETHER]
+    for at in range(0, len(late := places.to_look_at(began)), _PARALLEL):
+        batch = late[at : at + _PARALLEL]
         counts = yield from side_by_side([recovery.partition(*place) for place in batch])
         for place, (_, intents_left) in zip(batch, counts, strict=True):
             places.looked_at(place, (yield from clock()), is_clean=not intents_left)
@@ -119,8 +119,8 @@ def tidy(current: CatalogueRefresher, outbox: Outbox, timeout: float) -> Effects
         shared = dict.fromkeys([
             (entity["t"], entity["p"]) for entity, _ in names if entity[PARTITION] != places.owner and (entity["t"], entity["p"]) in places
         ])  # fmt: skip
-        for at in range(0, len(shared_places := list(shared)), _TOGETHER):
-            yield from side_by_side([recovery.partition(*place) for place in shared_places[at : at + _TOGETHER]])
+        for at in range(0, len(shared_places := list(shared)), _PARALLEL):
+            yield from side_by_side([recovery.partition(*place) for place in shared_places[at : at + _PARALLEL]])
     yield from withdraw(outbox, patience, list(places.withdrawn(began)))
     return places.due((yield from clock()))
 

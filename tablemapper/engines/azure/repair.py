@@ -57,8 +57,8 @@ from .tables.service import (
 from .writing.batch_writes import TransactionChunk, in_rounds
 
 Key = Sequence[Any]
-_TOGETHER = 16  # entities of another program, in one transaction
-_LEFT: tuple[type[Exception], ...] = (DeadlineExceeded, NoResponse, CorruptStore, *DAMAGE)
+_PARALLEL = 16  # entities of another program, in one transaction
+_FOR_NEXT_PASS: tuple[type[Exception], ...] = (DeadlineExceeded, NoResponse, CorruptStore, *DAMAGE)
 
 
 class ConditionalRepair:
@@ -74,8 +74,8 @@ class ConditionalRepair:
         self._classes = classes
         self._outbox = outbox
         self._timeout = timeout
-        self._outer = {index for duties in classes.outer.values() for index in duties.indexes}
-        self._inner = {
+        self._remote_indexes = {index for duties in classes.outer.values() for index in duties.indexes}
+        self._sources = {
             aggregate: model
             for model in classes.models
             for duties, _ in classes.duties(model)
@@ -89,7 +89,7 @@ class ConditionalRepair:
             subject, key = finding.of, finding.problem.key
             if isinstance(subject, IndexMaintenance):
                 yield _if_possible(self.index(subject, key))
-            elif isinstance(subject, AggregateMaintenance) and subject in self._inner:
+            elif isinstance(subject, AggregateMaintenance) and subject in self._sources:
                 groups[subject, (key[0], key[1])] = None
         for aggregate, place in groups:
             yield _if_possible(self.group(aggregate, place))
@@ -98,7 +98,7 @@ class ConditionalRepair:
 
     def index(self, index: IndexMaintenance, key: Key) -> Effects[None]:
         """Make right what an entity, or a group, has in an index under one value: ``(partition, row, its keys)``."""
-        if index not in self._outer:
+        if index not in self._remote_indexes:
             yield from self._local(index, key)
         elif index.model.unique:
             yield from self._reserved(index, key)
@@ -237,7 +237,7 @@ class ConditionalRepair:
 
         Each write that changes what they add up to writes the group, too: under its ETag they are all of one state.
         """
-        table, source = aggregate.model.table, self._inner[aggregate]
+        table, source = aggregate.model.table, self._sources[aggregate]
         group_row = yield from read(GetEntity(table, *key), self._timeout)
         entities = yield from found(QueryEntities(table, Comparison(PARTITION, "eq", "String", key[0])), self._timeout)
         if group_row is not None and STATE not in group_row:  # (what is no group is not overwritten)
@@ -287,7 +287,7 @@ def add_uncounted(
             if row is not None and counted(row) is None:
                 operations.append(Operation("build", model, row[0], row[1], new=row[:-1], old=row, etag=row[2]))
                 of[model, operations[-1].key] = problem
-        for size in (_TOGETHER, 1):  # (the second time to see which one it is)
+        for size in (_PARALLEL, 1):  # (the second time to see which one it is)
             chunks: list[TransactionChunk] = yield from in_rounds(current, operations, outbox, size, timeout)
             operations = [operation for chunk in chunks for operation in chunk.operations[chunk.written :]]
         for chunk in chunks:
@@ -337,7 +337,7 @@ def _if_possible(work: Effects[None]) -> Effects[None]:
     """Do what may be refused, or lost, or end too late, or be not readable: the next pass looks again."""
     try:
         yield from work
-    except _LEFT:
+    except _FOR_NEXT_PASS:
         return
     except ErrorResponse as refusal:
         if refusal.status not in (404, 409, 412) or refusal.code == "TableNotFound":

@@ -29,8 +29,8 @@ from .publication import if_there, read_catalogue, tables_in
 
 _FRESH = 600.0  # seconds for which a catalogue that claims a table may be about to be published
 _BRIEF = 5.0  # seconds for which a list of tables is waited for
-_SOME = 20  # rows of a table, by which it is judged
-_LAST = "{"  # (above all letters and digits)
+_SAMPLE = 20  # rows of a table, by which it is judged
+_ABOVE_ALL = "{"  # (above all letters and digits)
 
 
 @attrs.frozen
@@ -47,7 +47,7 @@ class TableNames:
         return name.lower() in self.names if in_range else None
 
 
-NO_NAMES = TableNames(_LAST, "", frozenset())
+NO_NAMES = TableNames(_ABOVE_ALL, "", frozenset())
 """Nothing is known of any table."""
 
 
@@ -59,7 +59,7 @@ def listed(names: Iterable[str]) -> Effects[TableNames]:
     names = list(names)
     if not names:
         return NO_NAMES
-    first, end = min([name.upper() for name in names]), max([name.lower() for name in names]) + _LAST
+    first, end = min([name.upper() for name in names]), max([name.lower() for name in names]) + _ABOVE_ALL
     tables, continuation = set[str](), None
     while True:
         try:
@@ -88,7 +88,7 @@ def looked_at(name: str, timeout: float) -> Effects[TableView | None]:
     """Return what is in a table; None if there is none."""
     works: list[Effects[Entity | EntityPage | None]] = [
         if_there(read(GetEntity(name, CLAIM, CLAIM), timeout)),
-        if_there(read(QueryEntities(name, top=_SOME), timeout)),
+        if_there(read(QueryEntities(name, top=_SAMPLE), timeout)),
     ]
     claim, page = yield from side_by_side(works)
     if not isinstance(page, EntityPage):
@@ -138,7 +138,7 @@ def claimed(name: str, catalogue: str, timeout: float, instead: Entity | None = 
             raise
         claim: Entity | None = yield from read(GetEntity(name, CLAIM, CLAIM), timeout)
         if claim is None or not _is_of(claim, catalogue):
-            raise _taken(name, "another" if claim is None else _owner(claim), catalogue) from None
+            raise _claim_error(name, "another" if claim is None else _owner(claim), catalogue) from None
 
 
 def replaceable(view: TableView, catalogue: str, timeout: float, *, adopt: bool) -> Effects[Entity | None]:
@@ -157,14 +157,16 @@ def replaceable(view: TableView, catalogue: str, timeout: float, *, adopt: bool)
     if claim is None or _is_of(claim, catalogue):
         return None
     if (yield from _knows(_owner(claim), view.name, timeout)):
-        raise _taken(view.name, _owner(claim), catalogue)
+        raise _claim_error(view.name, _owner(claim), catalogue)
     if not adopt:
-        raise _taken(view.name, _owner(claim), catalogue, ", which does not know it any more: adopt= takes it over")
+        raise _claim_error(
+            view.name, _owner(claim), catalogue, ", which does not know it any more: adopt= takes it over"
+        )
     server_now = time_of(view.date)
     age = 0.0 if server_now is None else (server_now - int(Stamp(claim[ETAG]))) / 1e6
     if age <= _FRESH:
         why = f", which does not know it yet: adopt= takes it over in {_FRESH - max(age, 0):.0f} s"
-        raise _taken(view.name, _owner(claim), catalogue, why)
+        raise _claim_error(view.name, _owner(claim), catalogue, why)
     return claim
 
 
@@ -191,7 +193,7 @@ def _is_of(claim: Entity, catalogue: str) -> bool:
     return _owner(claim).lower() == catalogue.lower()
 
 
-def _taken(name: str, owner: str, catalogue: str, why: str = "") -> NotAStore:
+def _claim_error(name: str, owner: str, catalogue: str, why: str = "") -> NotAStore:
     return NotAStore(
         f"the table {name} belongs to the catalogue {owner} of this account{why}, and this store has the catalogue "
         f"{catalogue}; choose another table=, or a prefix="

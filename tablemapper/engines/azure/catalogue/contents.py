@@ -47,7 +47,7 @@ class AccountContents(StoredContents):
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
         self._keys: dict[_Question, list[Key]] = {}
-        self._asked: dict[_Question, None] = {}
+        self._questions: dict[_Question, None] = {}
 
     def dropped(self, name: str, form: ModelSpec) -> str | None:
         tombstone = self._catalogue.gone(name, form)
@@ -56,10 +56,7 @@ class AccountContents(StoredContents):
     def holds_other(self, name: str, property: str, value: Any) -> bool:
         if self._catalogue.models[name].fields[property].type == "extra":
             ours = {stored_name for _, stored_name in self._table_properties(name)} | {TYPE_NAME}
-            test = lambda entity_row: any(
-                property_name not in ours and not property_name.startswith(OURS)
-                for property_name in properties(entity_row)
-            )  # noqa: E731
+            test = lambda row: any(key not in ours and not key.startswith(OURS) for key in properties(row))  # noqa: E731
             return self._there_is(_Question(name, f"undeclared beside {property}", (), test))
         stored_name = self._stored_name(name, property)
 
@@ -102,7 +99,7 @@ class AccountContents(StoredContents):
     def _answer(self, question: _Question) -> list[Key] | None:
         """Return the keys of rows that a question is for; None if it was not looked up."""
         if question not in self._keys:
-            self._asked[question] = None
+            self._questions[question] = None
         return self._keys.get(question)
 
     def _table_properties(self, name: str) -> Sequence[tuple[str, str]]:
@@ -113,12 +110,12 @@ class AccountContents(StoredContents):
 
     def look(self, timeout: float) -> Effects[bool]:
         """Look up what was asked since; return whether that was anything."""
-        questions, self._asked = list(self._asked), {}
+        questions, self._questions = list(self._questions), {}
         for question in questions:
-            self._keys[question] = yield from self._found(question, timeout)
+            self._keys[question] = yield from self._find_keys(question, timeout)
         return bool(questions)
 
-    def _found(self, question: _Question, timeout: float) -> Effects[list[Key]]:
+    def _find_keys(self, question: _Question, timeout: float) -> Effects[list[Key]]:
         select = (PARTITION, ROW, *question.select) if question.select else ()
         find = QueryEntities(self._catalogue.table_of(question.name).name, visible(), select)
         is_key = KeyTest(key_templates(self._catalogue.models[question.name])).has

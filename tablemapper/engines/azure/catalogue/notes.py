@@ -33,7 +33,7 @@ from ..tables.service import (
     RowChange,
 )
 
-_NOTED = "note"
+_NOTES_PARTITION = "note"
 _PIECE = 30_000  # characters of a note in one property
 _encode = key_codec(str).encode
 
@@ -68,7 +68,7 @@ def write_notes(table: str, notes: Sequence[Note], timeout: float) -> Effects[No
     """
     names = ", ".join([note.name for note in notes])
     for attempt in range(ATTEMPTS):
-        work = _written(table, notes, timeout, attempt)
+        work = _write_once(table, notes, timeout, attempt)
         if (yield from proven(work, lambda why: _unknown(names, why)) if attempt else work):
             return
     raise _unknown(names, "no answer came")
@@ -78,7 +78,7 @@ def _unknown(names: str, why: str) -> OutcomeUnknown:
     return OutcomeUnknown(f"{names}: {why}; what is noted of the run may have changed, or not: call it again later")
 
 
-def _written(table: str, notes: Sequence[Note], timeout: float, attempt: int) -> Effects[bool]:
+def _write_once(table: str, notes: Sequence[Note], timeout: float, attempt: int) -> Effects[bool]:
     """Change what is noted, once; return whether it is as it is to be."""
     stored_notes = yield from side_by_side([_read(table, _row(note.name), timeout) for note in notes])
     texts = [stored_note.text for stored_note in stored_notes]
@@ -93,7 +93,7 @@ def _written(table: str, notes: Sequence[Note], timeout: float, attempt: int) ->
             changes.append(_put(row, _members(note.new), etag))
         elif etag is not None:
             changes.append(RowChange("delete", row, {}, etag))
-    if not (yield from _changed(table, changes, attempt)):
+    if not (yield from _send_changes(table, changes, attempt)):
         return False
     for note, stored_note in zip(notes, stored_notes, strict=True):
         yield from _forgotten(stored_note, _row(note.name))
@@ -116,7 +116,7 @@ def change_of(table: str, note: Note, place: tuple[str, str], timeout: float) ->
         if stored_note.place == place:
             break
         members = _placed(stored_note.text, place, id)
-        if (yield from _changed(table, [_put(row, members, stored_note.etag)], attempt)):
+        if (yield from _send_changes(table, [_put(row, members, stored_note.etag)], attempt)):
             yield from _forgotten(stored_note, row)
         attempt += 1
     etag = stored_note.there
@@ -128,12 +128,14 @@ def change_of(table: str, note: Note, place: tuple[str, str], timeout: float) ->
 
 def gathered(table: str, timeout: float) -> Effects[None]:
     """Let the catalogue have all notes as they are, while nobody writes: tables in which they change may be replaced."""
-    for row in (yield from found(QueryEntities(table, Comparison(PARTITION, "eq", "String", _NOTED)), timeout)):
+    for row in (
+        yield from found(QueryEntities(table, Comparison(PARTITION, "eq", "String", _NOTES_PARTITION)), timeout)
+    ):
         stored_note = yield from _read(table, row[ROW], timeout)
         if stored_note.place is not None:
             change = _put(row[ROW], _placed(stored_note.text, stored_note.place, stored_note.id), stored_note.etag)
             try:
-                yield from read(GroupTransaction(table, _NOTED, (change,)), timeout)
+                yield from read(GroupTransaction(table, _NOTES_PARTITION, (change,)), timeout)
             except ErrorResponse as refusal:
                 if refusal.status not in (404, 412):  # (an answer was lost, or the run is over)
                     raise
@@ -145,7 +147,7 @@ def _put(row: str, members: Entity, etag: str | None) -> RowChange:
 
 
 def _read(table: str, row: str, timeout: float) -> Effects[_Noted]:
-    catalogue_row: Entity | None = yield from read(GetEntity(table, _NOTED, row), timeout)
+    catalogue_row: Entity | None = yield from read(GetEntity(table, _NOTES_PARTITION, row), timeout)
     if catalogue_row is None:
         return _Noted()
     if "p" not in catalogue_row:
@@ -157,11 +159,11 @@ def _read(table: str, row: str, timeout: float) -> Effects[_Noted]:
     return _Noted(_text(place_row), catalogue_row[ETAG], place, id, place_row[ETAG])
 
 
-def _changed(table: str, changes: Sequence[RowChange], attempt: int) -> Effects[bool]:
+def _send_changes(table: str, changes: Sequence[RowChange], attempt: int) -> Effects[bool]:
     """Change notes of the catalogue; return whether that is certain, else they are to be read again."""
     try:
         if changes:
-            yield GroupTransaction(table, _NOTED, tuple(changes))
+            yield GroupTransaction(table, _NOTES_PARTITION, tuple(changes))
     except NoResponse as no_response:
         if attempt == ATTEMPTS:
             raise

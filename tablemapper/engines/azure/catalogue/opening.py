@@ -121,7 +121,7 @@ def open_catalogue(
         server_now = yield from server_time(table, timeout)
         head = opener.head(old, times, taken_tables, server_now)
         # (The clocks of programs may differ.)
-        catalogue = _opened(
+        catalogue = _extended(
             value, evolved(now=server_now), None if old is None else old.head, server_now, taken_tables, head.generation
         )
         yield from published_as(table, None if old is None else old.head, head, catalogue, attempt, until)
@@ -338,7 +338,7 @@ def _maintained_there(value: Catalogue, tables: Collection[str]) -> list[str]:
     return labels
 
 
-def _opened(
+def _extended(
     stored_catalogue: Catalogue,
     evolution: Evolution,
     head: Head | None,
@@ -487,7 +487,7 @@ def _unwritten(schema: Schema, timeout: float, prefix: str, adoption: Adoption) 
         adoption.check(model.table, view)
     evolution = evolve({}, Versions(), schema, AccountContents(Catalogue()), History(()), now=time.time_ns() // 1000)
     taken_tables = _Taken(table_names, adoption.to_build([model.table for model in classes]), is_ours=True)
-    value = _opened(Catalogue(), evolution, None, 0, taken_tables, 1)
+    value = _extended(Catalogue(), evolution, None, 0, taken_tables, 1)
     return StoredCatalogue(attrs.evolve(UNWRITTEN, prefix=prefix), attrs.evolve(value, jobs=()))
 
 

@@ -16,20 +16,20 @@ from .outbox import CommittedIntent, Deadline, Group, GroupDelta, Intent, Outbox
 from .remote_groups import GroupMaintenance, add
 
 _POLL = 0.003  # seconds
-_Several: TypeAlias = Sequence[tuple[Intent, GroupDelta]]
+_Deltas: TypeAlias = Sequence[tuple[Intent, GroupDelta]]
 
 
 @attrs.define(eq=False)
 class _Writer:
     """One writer, and what it has to add to a group."""
 
-    several: _Several
+    deltas: _Deltas
     patience: Deadline
     state: Literal["waiting", "taken", "added"] = "waiting"
 
 
 def add_with_others(
-    upkeep: GroupMaintenance, deltas: _Several, patience: Deadline, timeout: float, outbox: Outbox
+    upkeep: GroupMaintenance, deltas: _Deltas, patience: Deadline, timeout: float, outbox: Outbox
 ) -> Effects[CommittedIntent | None]:
     """Add deltas to their group as `remote_groups.add` does, or wait until another writer of the process has added them.
 
@@ -44,7 +44,7 @@ def add_with_others(
     try:
         while mine.state != "added":
             clock_now: float = yield ReadClock()
-            if writers := _taken(outbox, group, mine, upkeep.most, clock_now):
+            if writers := _next_writers(outbox, group, mine, upkeep.most, clock_now):
                 return (yield from _lead(outbox, group, writers, upkeep, timeout))
             yield Sleep(_POLL)
             if mine.state == "waiting":
@@ -57,7 +57,7 @@ def add_with_others(
                 outbox.waiting[group] = waiting_writers
 
 
-def _taken(outbox: Outbox, group: Group, mine: _Writer, room: int, clock_now: float) -> list[_Writer]:
+def _next_writers(outbox: Outbox, group: Group, mine: _Writer, room: int, clock_now: float) -> list[_Writer]:
     """Return the writers that one adds for now; none, if somebody else adds to the group, and it waits."""
     with outbox.lock:
         waiting_writers = [writer for writer in outbox.waiting.get(group, ()) if writer is not mine]
@@ -68,7 +68,7 @@ def _taken(outbox: Outbox, group: Group, mine: _Writer, room: int, clock_now: fl
             return []
         writers = [mine]
         for candidate in waiting_writers:
-            if sum(len(writer.several) for writer in (*writers, candidate)) <= room:
+            if sum(len(writer.deltas) for writer in (*writers, candidate)) <= room:
                 writers.append(candidate)
         outbox.waiting[group] = [writer for writer in waiting_writers if writer not in writers]
         for writer in writers:
@@ -83,7 +83,7 @@ def _lead(
     patience, is_added = Deadline(min(writer.patience.until for writer in writers)), False
     try:
         committed = yield from add(
-            upkeep, [delta for writer in writers for delta in writer.several], patience, timeout, outbox
+            upkeep, [delta for writer in writers for delta in writer.deltas], patience, timeout, outbox
         )
         is_added = True
     finally:

@@ -70,15 +70,15 @@ def outer_of(
                 _collect(deltas, part, *marks.concerned(aggregate, change.old, change.new))
     for model, key, old, new in groups:
         write.groups[model, key] = rows_elsewhere(outer.get(model), marks, old, new, write)
-    for place, entry in values.wanted.items():
+    for place, entry in values.claims.items():
         index = place[0]
-        was = values.given.pop(place, None)
+        was = values.released.pop(place, None)
         write.intent.takes.append(
             ReserveValue(index.model.table, place[1], place[2], entry[3], marks.of[index].name, was)
         )
     write.intent.releases += [
         ReleaseValue(index.model.table, at, key, was)
-        for (index, at, key), was in values.given.items()
+        for (index, at, key), was in values.released.items()
         if was is not None
     ]
     write.intent.deltas += _deltas(deltas, marks)
@@ -113,8 +113,8 @@ _Value = tuple[IndexMaintenance, str, str]
 class _Values:
     """The unique values that a write wants, and those that its entities have so far, with the write that took them."""
 
-    wanted: dict[_Value, IndexRow] = attrs.field(factory=dict)
-    given: dict[_Value, str | None] = attrs.field(factory=dict)
+    claims: dict[_Value, IndexRow] = attrs.field(factory=dict)
+    released: dict[_Value, str | None] = attrs.field(factory=dict)
 
 
 def _in_index(
@@ -148,9 +148,9 @@ def _in_index(
         return
     write.puts.setdefault(mark.name, (index, []))[1].extend(rows_after)
     for row in rows_after:
-        if (first := values.wanted.setdefault((index, *row[:2]), row)) is not row:
+        if (first := values.claims.setdefault((index, *row[:2]), row)) is not row:
             raise violation(index, lambda *_, held=first[2:4]: held, [row])
-    values.given |= {(index, *row[:2]): was for row in rows_before}
+    values.released |= {(index, *row[:2]): was for row in rows_before}
 
 
 def _rows(part: Maintenance, index: IndexMaintenance, row: Row | None, *, stored: bool = False) -> list[IndexRow]:

@@ -151,7 +151,7 @@ def kept_behind(
     def keep_intents() -> Effects[None]:
         late = yield from outbox.is_late(patience)
         for intent in intents if late else ():
-            yield from _kept(intent, state, timeout, outbox)
+            yield from _restate(intent, state, timeout, outbox)
 
     try:
         answer = yield from work
@@ -162,7 +162,7 @@ def kept_behind(
     return answer
 
 
-def _kept(intent: Intent, state: State, timeout: float, outbox: Outbox) -> Effects[None]:
+def _restate(intent: Intent, state: State, timeout: float, outbox: Outbox) -> Effects[None]:
     yield from outbox.name(Deadline((yield from clock()) + timeout), intent)
     for attempt in range(_WAITS):
         stored_intent = yield from read(GetEntity(intent.table, intent.partition, intent.row), timeout)

@@ -39,7 +39,7 @@ State: TypeAlias = Literal["P", "C", "X", "D"]
 _PIECE = 30_000  # characters of an intent in one property
 MAX_INTENT = 450_000  # characters
 _ROOM = 450_000  # of the rows of an index in one transaction
-_TOGETHER = 48  # markers that are deleted with a change of a group
+_PARALLEL = 48  # markers that are deleted with a change of a group
 _MOST_SPENT = 10_000  # partitions
 
 
@@ -329,9 +329,9 @@ class Outbox:
     def spent(self, table: str, partition: str) -> list[str]:
         """Return such markers, which are to be deleted or to be given back."""
         marks = self._spent.pop((table, partition), [])
-        if marks[_TOGETHER:]:
-            self._spent[table, partition] = marks[_TOGETHER:]
-        return marks[:_TOGETHER]
+        if marks[_PARALLEL:]:
+            self._spent[table, partition] = marks[_PARALLEL:]
+        return marks[:_PARALLEL]
 
     def name(self, patience: Deadline, intent: Intent) -> Effects[None]:
         """Name the partition of an intent before it is there, and again each hour.

@@ -38,7 +38,7 @@ from .marks import BuildMarks
 from .outbox import CommittedIntent, Deadline, GroupDelta, Intent, Outbox, intent_of
 from .value_counts import Counts, StalePages, ValueCounts
 
-_TOGETHER = 48  # deltas
+_PARALLEL = 48  # deltas
 _ATTEMPTS = 5  # to read a group with its pages
 _FULL = 8  # pieces of what the row has of its values: a group is nearly full
 _VALUES = 600_000  # bytes of that: a list of the pages of some ten million values
@@ -60,7 +60,7 @@ class GroupMaintenance:
     @property
     def most(self) -> int:
         """How many deltas of a group one transaction takes, beside the rows that indexes have of it."""
-        return min(_TOGETHER, MAX_CHANGES - 2 - 2 * len(self.inner.indexes))
+        return min(_PARALLEL, MAX_CHANGES - 2 - 2 * len(self.inner.indexes))
 
     def change(
         self,
@@ -255,7 +255,7 @@ def read_group(
         hidden = _hidden(aggregate, entity)
         try:
             values = ValueCounts(key, hidden.values)
-            pages = values.pages if deltas is None else values.needed(_counted(aggregate, deltas))
+            pages = values.pages if deltas is None else values.needed(_value_changes(aggregate, deltas))
             # (One by one: threads that wait for this one may have all those that run things side by side.)
             for page, number in pages.items():
                 values.take(number, (yield from read(GetEntity(aggregate.model.table, key[0], page), timeout)))
@@ -283,7 +283,7 @@ def changed(group: LoadedGroup, deltas: Sequence[Changes], room: int, *, anyway:
     """
     aggregate, key, entity, hidden = group.aggregate, group.key, group.found, group.hidden
     groups, state = aggregate.aggregate, group.state
-    group.values.add(_counted(aggregate, deltas))
+    group.values.add(_value_changes(aggregate, deltas))
     group.values.settle(room)
     for delta in deltas:
         state = groups.merge(state, delta, group.values.end)
@@ -304,7 +304,7 @@ def changed(group: LoadedGroup, deltas: Sequence[Changes], room: int, *, anyway:
     return RowChange("insert", key[1], members) if etag is None else RowChange("replace", key[1], members, etag)
 
 
-def _counted(aggregate: AggregateMaintenance, deltas: Iterable[Changes]) -> Counts:
+def _value_changes(aggregate: AggregateMaintenance, deltas: Iterable[Changes]) -> Counts:
     """Return how much more often deltas have each value, by slot."""
     counts: dict[int, dict[Any, int]] = {}
     for slot, delta in product(aggregate.aggregate.counted_slots, deltas):

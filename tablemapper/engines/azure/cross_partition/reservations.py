@@ -20,7 +20,7 @@ from ..tables.reserved_names import BASE_PARTITION, BASE_ROW, NEXT_OP, NEXT_ROW,
 from ..tables.service import ETAG, Entity, ErrorResponse, GetEntity, GroupTransaction, NoResponse, RowChange
 from .outbox import Deadline, Intent, ReleaseValue, ReserveValue, restated
 
-Taken: TypeAlias = Literal["taken", "again"] | tuple[str, str]
+TakeResult: TypeAlias = Literal["taken", "again"] | tuple[str, str]
 """What came of an attempt to take a value; the key of an entity: that one has it."""
 _ATTEMPTS = 10
 _POLITE = 2  # attempts for which an earlier write may go on
@@ -40,7 +40,7 @@ class Reservations:
     patience: Deadline
     timeout: float
 
-    def take(self, value: ReserveValue) -> Effects[Taken]:
+    def take(self, value: ReserveValue) -> Effects[TakeResult]:
         """Take a value, from whoever does not have it any more."""
         if value.was is not None:
             return (yield from self._pass_on(value, value.was))
@@ -75,7 +75,7 @@ class Reservations:
             if pending:
                 yield from self._settle(pending, [op for _, _, op in holders], attempt)
                 continue
-            if (yield from self._sent(value, RowChange("replace", value.row, ours, reservation[ETAG]), attempt)):
+            if (yield from self._send(value, RowChange("replace", value.row, ours, reservation[ETAG]), attempt)):
                 return "taken"
         return "again"
 
@@ -87,7 +87,7 @@ class Reservations:
         entities = yield from side_by_side([self._get(partition, row) for partition, row, _ in holders])
         return intents, entities
 
-    def _pass_on(self, value: ReserveValue, was: str) -> Effects[Taken]:
+    def _pass_on(self, value: ReserveValue, was: str) -> Effects[TakeResult]:
         """Note beside the holder who comes after it."""
         op = self.intent.op
         for attempt in range(_ATTEMPTS):
@@ -109,7 +109,7 @@ class Reservations:
                     return "again"
             both_holders = _holder(reservation) | {NEXT_OP: op, NEXT_ROW: value.base}
             if (
-                yield from self._sent(value, RowChange("replace", value.row, both_holders, reservation[ETAG]), attempt)
+                yield from self._send(value, RowChange("replace", value.row, both_holders, reservation[ETAG]), attempt)
             ):
                 return "taken"
         return "again"
@@ -123,7 +123,7 @@ class Reservations:
             with suppress(NoResponse, ErrorResponse):  # (it is looked at again)
                 yield restated(self.intent.table, intent_row, "X")
 
-    def _sent(self, value: ReserveValue | ReleaseValue, change: RowChange, attempt: int) -> Effects[bool]:
+    def _send(self, value: ReserveValue | ReleaseValue, change: RowChange, attempt: int) -> Effects[bool]:
         """Send a change of a row as it was read; return whether it was certainly made, else the row is looked at again."""
         try:
             yield GroupTransaction(value.table, value.partition, (change,))
@@ -152,7 +152,7 @@ class Reservations:
                 BASE_ROW: reservation[NEXT_ROW],
             }
             only = RowChange("replace", value.row, next_one if done else _holder(reservation), reservation[ETAG])
-            if (yield from self._sent(value, only, attempt)):
+            if (yield from self._send(value, only, attempt)):
                 return
             attempt += 1
 
@@ -163,7 +163,7 @@ class Reservations:
             reservation = yield from self._row(value)
             if reservation is None or reservation.get(OP) != value.op:
                 return
-            if (yield from self._sent(value, RowChange("delete", value.row, {}, reservation[ETAG]), attempt)):
+            if (yield from self._send(value, RowChange("delete", value.row, {}, reservation[ETAG]), attempt)):
                 return
             attempt += 1
 
@@ -183,7 +183,7 @@ class Reservations:
                 return
             if holds((yield from self._get(partition, row)), value.index, op):
                 return
-            if (yield from self._sent(value, RowChange("delete", value.row, {}, reservation[ETAG]), attempt)):
+            if (yield from self._send(value, RowChange("delete", value.row, {}, reservation[ETAG]), attempt)):
                 return
             attempt += 1
 

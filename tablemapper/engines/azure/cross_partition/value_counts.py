@@ -64,10 +64,10 @@ class ValueCounts:
     def __init__(self, key: tuple[str, str], packed: bytes) -> None:
         self._key = key
         self._pages: dict[int, list[ValuePage]] = {}
-        self._changed: dict[int, dict[Any, int]] = {}
-        self._read: dict[int, dict[Any, int]] = {}
-        self._written: dict[int, list[Any]] = {}
-        self._held = len(packed)
+        self._pending: dict[int, dict[Any, int]] = {}
+        self._loaded: dict[int, dict[Any, int]] = {}
+        self._values_of_pages: dict[int, list[Any]] = {}
+        self._packed_size = len(packed)
         if packed:
             try:
                 pages, changed_counts = msgspec.msgpack.decode(packed, type=_Row)
@@ -76,7 +76,7 @@ class ValueCounts:
             for page in pages:
                 self._pages.setdefault(page.slot, []).append(page)
             for slot, value, count in changed_counts:
-                self._changed.setdefault(slot, {})[value] = count
+                self._pending.setdefault(slot, {})[value] = count
 
     # -- pages
 
@@ -96,9 +96,9 @@ class ValueCounts:
             for value, count in of_slot.items()
             if (page := self._page(slot, value)) is not None and self._matters(page, value, count)
         }
-        if self._held > self._room:
+        if self._packed_size > self._room:
             numbers |= {page.number for page in self._fullest()}
-        return self._keyed(sorted(numbers - self._read.keys()))
+        return self._keyed(sorted(numbers - self._loaded.keys()))
 
     def take(self, number: int, page: Members | None) -> None:
         """Add a page that was read.
@@ -110,7 +110,7 @@ class ValueCounts:
         if page is None:
             raise StalePages(f"{self._key}: a page of the values of a group is not there; call store.repair()")
         try:
-            self._read[number] = dict(msgspec.msgpack.decode(values_in(page), type=list[tuple[Any, int]]))
+            self._loaded[number] = dict(msgspec.msgpack.decode(values_in(page), type=list[tuple[Any, int]]))
         except msgspec.MsgspecError as error:
             raise CorruptStore(f"{self._key}: the values of a group cannot be read: {error}") from error
 
@@ -122,7 +122,7 @@ class ValueCounts:
         """Return whether nobody knows the ends of a range after a change without its page."""
         if not change or (page.least is not None and page.least < value < page.greatest):
             return False
-        return change < 0 or page.below or self._changed.get(page.slot, {}).get(value, 0) < 0
+        return change < 0 or page.below or self._pending.get(page.slot, {}).get(value, 0) < 0
 
     @property
     def _room(self) -> int:
@@ -132,7 +132,7 @@ class ValueCounts:
         """Return the pages for which the most has changed."""
         counts: dict[int, int] = {}
         pages: dict[int, ValuePage] = {}
-        for slot, of_slot in self._changed.items():
+        for slot, of_slot in self._pending.items():
             for value in of_slot:
                 if (page := self._page(slot, value)) is not None:
                     pages[page.number] = page
@@ -144,7 +144,7 @@ class ValueCounts:
     def add(self, counts: Counts) -> None:
         """Add changes; the pages that are `needed` for them were read."""
         for slot, of_slot in counts.items():
-            changed_counts = self._changed.setdefault(slot, {})
+            changed_counts = self._pending.setdefault(slot, {})
             seen: dict[int, ValuePage] = {}
             for value, count in of_slot.items():
                 page = self._page(slot, value)
@@ -154,7 +154,7 @@ class ValueCounts:
                     changed_counts.pop(value, None)
                 if page is None or not count:
                     continue
-                if page.number in self._read:
+                if page.number in self._loaded:
                     seen[page.number] = page
                 elif count > 0:
                     page.least = value if page.least is None else min(page.least, value)
@@ -164,12 +164,12 @@ class ValueCounts:
 
     def _changed_in(self, page: ValuePage) -> dict[Any, int]:
         """Return what has changed of the values of a range, and is not in its page."""
-        changed_counts = self._changed.get(page.slot, {})
+        changed_counts = self._pending.get(page.slot, {})
         return {value: count for value, count in changed_counts.items() if self._page(page.slot, value) is page}
 
     def _merged(self, page: ValuePage, changed: Mapping[Any, int] | None = None) -> dict[Any, int]:
         """Return how often each value of a range is there, of a page that was read; ``changed``: in it, where that is known."""
-        values = dict(self._read[page.number])
+        values = dict(self._loaded[page.number])
         for value, count in (self._changed_in(page) if changed is None else changed).items():
             values[value] = values.get(value, 0) + count
         return {value: count for value, count in values.items() if count}
@@ -179,15 +179,15 @@ class ValueCounts:
         if pages := self._pages.get(slot):
             ends = [page.least if end == "min" else page.greatest for page in pages if page.least is not None]
         else:
-            ends = [value for value, count in self._changed.get(slot, {}).items() if count > 0]
+            ends = [value for value, count in self._pending.get(slot, {}).items() if count > 0]
         return (min if end == "min" else max)(ends, default=None)
 
     def counts(self) -> dict[int, dict[Any, int]]:
         """Return how often each value is there; all pages were read."""
         counts: dict[int, dict[Any, int]] = {}
-        for slot in {**self._pages, **self._changed}:
+        for slot in {**self._pages, **self._pending}:
             pages = self._pages.get(slot, ())
-            merged = [self._merged(page) for page in pages] if pages else [self._changed[slot]]
+            merged = [self._merged(page) for page in pages] if pages else [self._pending[slot]]
             counts[slot] = {value: count for one in merged for value, count in one.items()}
         return counts
 
@@ -200,7 +200,7 @@ class ValueCounts:
             room: how many rows the transaction can still take.
         """
         much = len(self.packed()) > self._room
-        pages_read = [page for of_slot in self._pages.values() for page in of_slot if page.number in self._read]
+        pages_read = [page for of_slot in self._pages.values() for page in of_slot if page.number in self._loaded]
         changes = [
             (page, changed_counts, self._merged(page, changed_counts))
             for page in pages_read
@@ -208,13 +208,13 @@ class ValueCounts:
         ]
         # (Those that hold nothing come first, then those for which the most has changed.)
         changes.sort(key=lambda entry: (bool(entry[2]), -len(entry[1]), entry[0].number))
-        for slot, changed_counts in self._changed.items():
+        for slot, changed_counts in self._pending.items():
             if much and slot not in self._pages and changed_counts:
                 chunks = _chunks(changed_counts, room)
                 if len(chunks) <= room:
                     room -= len(chunks)
                     self._pages[slot] = [self._new_page(slot, chunk) for chunk in chunks]
-                    self._changed[slot] = {}
+                    self._pending[slot] = {}
         replaced: dict[int, list[ValuePage]] = {}
         for page, changed_counts, values in changes:
             if (values and not much) or not room:
@@ -232,9 +232,9 @@ class ValueCounts:
     ) -> list[ValuePage]:
         """Return the pages that take the place of one, with what has changed of its values."""
         for value in changed:
-            del self._changed[page.slot][value]
+            del self._pending[page.slot][value]
         if not chunks:
-            self._written[page.number] = []
+            self._values_of_pages[page.number] = []
             return []
         first, *further_chunks = chunks
         self._write(page, first)
@@ -247,15 +247,15 @@ class ValueCounts:
         return page
 
     def _write(self, page: ValuePage, values: Mapping[Any, int]) -> None:
-        self._read[page.number] = dict(values)
-        self._written[page.number] = list(values.items())
+        self._loaded[page.number] = dict(values)
+        self._values_of_pages[page.number] = list(values.items())
         page.below = any(count < 0 for count in values.values())
         _set_ends(page, values)
 
     def packed(self) -> bytes:
         """Return what the row of the group holds."""
         pages = [page for of_slot in self._pages.values() for page in of_slot]
-        changed_counts = [(slot, *pair) for slot, of_slot in sorted(self._changed.items()) for pair in of_slot.items()]
+        changed_counts = [(slot, *pair) for slot, of_slot in sorted(self._pending.items()) for pair in of_slot.items()]
         return msgspec.msgpack.encode((pages, changed_counts)) if pages or changed_counts else b""
 
     def changes(self) -> list[RowChange]:
@@ -264,7 +264,7 @@ class ValueCounts:
             RowChange("upsert", key, {BASE_ROW: self._key[1], **value_members(msgspec.msgpack.encode(values))})
             if values
             else RowChange("delete", key, {}, "*")
-            for number, values in self._written.items()
+            for number, values in self._values_of_pages.items()
             for key in (page_key(number, self._key[1]),)
         ]
 

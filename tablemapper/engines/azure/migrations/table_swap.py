@@ -55,7 +55,7 @@ class AzureReplacement:
     source: AzureEngine = attrs.field(init=False)
     target: AzureEngine = attrs.field(init=False)
     _token: str = attrs.field(factory=lambda: secrets.token_hex(4))
-    _opened: list[AzureEngine] = attrs.field(factory=list)
+    _engines: list[AzureEngine] = attrs.field(factory=list)
     _entry: AppliedSpec | None = None
     """In the history, once it has begun; that of an undoing is there until it switches."""
     _frozen: int | None = None
@@ -98,7 +98,7 @@ class AzureReplacement:
         self.run(changed(self.table, self.timeout, announced))
         if run_before is not None:
             self.run(deleted_tables(run_before.kept, self.timeout))
-        self.run(self._said())
+        self.run(self._say_alive())
         self.source = self._engine(self.table, self.transition.old, self.held, read_only=True)
         new = self.run(
             open_catalogue(
@@ -118,7 +118,7 @@ class AzureReplacement:
     def _engine(self, catalogue: str, schema: Schema, published: StoredCatalogue, *, read_only: bool) -> AzureEngine:
         driver, classes = self.driver.beside(), OpenClasses(schema, published)
         engine = AzureEngine(driver, self.name, classes, catalogue, self.timeout, self.times, read_only=read_only)
-        self._opened.append(engine)
+        self._engines.append(engine)
         return engine
 
     @property
@@ -141,7 +141,7 @@ class AzureReplacement:
             return False
         return (yield from waited(self.table, int(Stamp(run[ETAG])), self.times.lease, self.timeout))
 
-    def _said(self) -> Effects[None]:
+    def _say_alive(self) -> Effects[None]:
         kind = "upsert" if self._etag is None else "replace"
         change = RowChange(kind, self.transition.id, {"run": self._token}, self._etag)  # type: ignore[arg-type]
         try:
@@ -158,7 +158,7 @@ class AzureReplacement:
     def alive(self) -> None:
         """Let other runs know from time to time that this one goes on."""
         if self.run(clock()) - self._beat > _BEAT:
-            self.run(self._said())
+            self.run(self._say_alive())
 
     # -- the switch
 
@@ -246,7 +246,7 @@ class AzureReplacement:
 
     def close(self) -> None:
         """Let go of both; unless it has switched, everything is as it was before."""
-        for engine in self._opened:
+        for engine in self._engines:
             engine.close()
         if self._entry is None:
             return

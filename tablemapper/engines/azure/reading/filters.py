@@ -34,7 +34,7 @@ MAX_FILTER = 4_000  # characters of a filter, as they travel
 MAX_VALUES = 10  # of an is_in
 _HIGH = re.compile("[\ud800-\U0010ffff]")
 _MILLISECOND = timedelta(milliseconds=1)
-_LAST = Builtin.datetime.max.replace(tzinfo=UTC) - _MILLISECOND
+_LATEST = Builtin.datetime.max.replace(tzinfo=UTC) - _MILLISECOND
 _OPERATORS: dict[str, Operator] = {"==": "eq", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 
 
@@ -126,13 +126,13 @@ def in_index(key_range: KeyRange, prefix: str, *, whole: bool) -> list[Filter]:
     if whole:
         return [*partition, *_of_bound(ROW, key_range.row)]
     row = key_range.row
-    low = row.lo + END if row.point else _followed(row.lo)
-    high = row.lo + SEPARATOR if row.point else None if row.hi is None else _followed(row.hi)
+    low = row.lo + END if row.point else _edge_above(row.lo)
+    high = row.lo + SEPARATOR if row.point else None if row.hi is None else _edge_above(row.hi)
     above = raise_last(prefix) if prefix else None
     return [*partition, *_within(ROW, prefix + low, above if high is None else prefix + high)]
 
 
-def _followed(edge: str) -> str:
+def _edge_above(edge: str) -> str:
     """Return an edge that lies behind the values that it lay behind, now that an end follows these."""
     return f"{edge}!" if edge.endswith(" ") else edge
 
@@ -205,11 +205,11 @@ class _Lowering:
         match kind.edm:
             case "Int64" if kind.kind is int:
                 return _any_of(
-                    Comparison(name, operator, "Int64", stored_value), _whole(name, operator, stored_value, "Int32")
+                    Comparison(name, operator, "Int64", stored_value), _integer(name, operator, stored_value, "Int32")
                 )
             case "Int32":
                 return _any_of(
-                    Comparison(name, operator, "Int32", stored_value), _whole(name, operator, stored_value, "Int64")
+                    Comparison(name, operator, "Int32", stored_value), _integer(name, operator, stored_value, "Int64")
                 )
             case "Double":
                 return _number(name, operator, stored_value)
@@ -231,15 +231,15 @@ def _one_of(parts: Sequence[Filter | None]) -> Filter | None:
     return filters[0] if len(filters) == 1 else AnyOf(tuple(filters))
 
 
-_WHOLE = {"Int32": (MIN_INT32, MAX_INT32), "Int64": (MIN_INT64, MAX_INT64)}
+_INTEGERS = {"Int32": (MIN_INT32, MAX_INT32), "Int64": (MIN_INT64, MAX_INT64)}
 
 
-def _whole(name: str, op: Operator, value: float, edm: str) -> Comparison | None:
+def _integer(name: str, op: Operator, value: float, edm: str) -> Comparison | None:
     """Return a comparison of what others may have written as an integer, which a service compares with its like only.
 
     None: no integer of this type satisfies it.
     """
-    lowest, highest = _WHOLE[edm]
+    lowest, highest = _INTEGERS[edm]
     least = op in ("gt", "le")  # (5.5 is below what 6 is not above)
     integer = math.floor(value) if least else math.ceil(value)
     if op == "eq" and integer != value:
@@ -260,7 +260,7 @@ def _number(name: str, op: Operator, value: float) -> Filter | None:
     """Return a comparison of a float; a service takes an exponent, or an infinity, for the name of a property."""
     if not math.isfinite(value) or "e" in repr(value):
         return None
-    wholes = [_whole(name, op, value, edm) for edm in _WHOLE]
+    wholes = [_integer(name, op, value, edm) for edm in _INTEGERS]
     return _any_of(Comparison(name, op, "Double", value), *wholes)
 
 
@@ -270,7 +270,7 @@ def _moment(name: str, op: Operator, value: datetime) -> Filter | None:
     sides: list[Filter] = []
     if op in ("eq", "gt", "ge") and value >= MIN_DATETIME + _MILLISECOND:
         sides.append(Comparison(name, "ge", "DateTime", store(value - _MILLISECOND)))
-    if op in ("eq", "lt", "le") and value <= _LAST:
+    if op in ("eq", "lt", "le") and value <= _LATEST:
         sides.append(Comparison(name, "le", "DateTime", store(value + _MILLISECOND)))
     return all_of(sides)
 

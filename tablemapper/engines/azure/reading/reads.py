@@ -77,8 +77,8 @@ from .rollup_fields import RollupField, completed
 from .scans import Runs, ascending, is_index_row, outer_places
 
 T = TypeVar("T")
-_TOGETHER = 16  # ranges whose first pages are asked for at once
-_JOINED = 100  # entities of index rows
+_PARALLEL = 16  # ranges whose first pages are asked for at once
+_BATCH = 100  # entities of index rows
 MOST_SORTED = 100_000  # rows that are sorted in memory
 _KEYS = (PARTITION, ROW)
 _NOT_UNDERSTOOD = (400, 414, 431, 500)
@@ -197,7 +197,7 @@ class AzureReads:
 
 _Entry = tuple[Any, KeyPosition, Entity]
 """What a row is merged by, its place on its path, and the row."""
-_Joined = tuple[Any, KeyPosition, Any]
+_Result = tuple[Any, KeyPosition, Any]
 """The same of a row of an index with its entity, as a row of the model."""
 
 
@@ -215,11 +215,11 @@ class _Reading:
         self._walk = SkipScan.of(bound) if plan.by_partition else None
         index = plan.index
         self._index = None if index is None else self._classes.index(self._model, index.name)
-        self._outer = index is not None and not source.is_local(self._model, index)
+        self._remote = index is not None and not source.is_local(self._model, index)
         """Whether it is an index in other partitions than its entities'."""
-        self._whole = self._outer and index is not None and index.unique
+        self._exact = self._remote and index is not None and index.unique
         """Whether its row keys are what the index gives, and nothing follows."""
-        self._prefix = "" if self._index is None or self._outer else index_prefix(self._index.label)
+        self._prefix = "" if self._index is None or self._remote else index_prefix(self._index.label)
         self._in_memory = plan.sorted or plan.descending or plan.turned
         self._high = any(has_high(one.partition.lo, one.partition.hi, one.row.lo, one.row.hi) for one in bound.ranges)
         self._merged = bool(plan.merged) or (self._high and len(bound.ranges) > 1)
@@ -241,8 +241,8 @@ class _Reading:
     def _selected(self) -> tuple[str, ...]:
         fields, model = self._layout.fields, self._model
         if self._index is not None:
-            places = (*_KEYS, BASE_PARTITION, BASE_ROW, NEXT_ROW) if self._outer else (*_KEYS, BASE_ROW)
-            columns = [] if self._whole else [self._codec.name(col) for col in index_columns(model, self._index.model)]
+            places = (*_KEYS, BASE_PARTITION, BASE_ROW, NEXT_ROW) if self._remote else (*_KEYS, BASE_ROW)
+            columns = [] if self._exact else [self._codec.name(col) for col in index_columns(model, self._index.model)]
             return (*places, *(columns if self._plan.covering else ()))
         if fields is None or self._layout.state:
             return ()
@@ -259,7 +259,7 @@ class _Reading:
         plan, among = self._plan, None
         if self._index is not None:
             among = (
-                [] if self._whole else [self._codec.name(col) for col in index_columns(self._model, self._index.model)]
+                [] if self._exact else [self._codec.name(col) for col in index_columns(self._model, self._index.model)]
             )
         return conditions(plan.filter, self._model, self._bound.values, among, self._codec)
 
@@ -271,8 +271,8 @@ class _Reading:
         """Yield the requests for a range, from one place on, or behind one."""
         index = self._index
         if index is not None:
-            table = index.model.table if self._outer else self._model.table
-            parts = in_index(span, self._prefix, whole=self._whole)
+            table = index.model.table if self._remote else self._model.table
+            parts = in_index(span, self._prefix, whole=self._exact)
             yield self._find(table, span, parts, after, since)
             return
         rows: list[tuple[Bound, list[Filter]]] = [(span.row, [])]
@@ -299,9 +299,9 @@ class _Reading:
 
     def _row_key(self, place: Sequence[Any]) -> str:
         index = self._index
-        if index is None or self._whole:
+        if index is None or self._exact:
             return str(place[1])
-        if self._outer:
+        if self._remote:
             return outer_key(place[1], place[2], place[3], "")
         return index_key(index.label, place[1], place[3], unique=index.model.unique)
 
@@ -339,7 +339,7 @@ class _Reading:
             return entities
         return self._source.run(completed(self._keepers, entities, self._source.timeout))
 
-    def _begun(self, finds: Sequence[QueryEntities]) -> list[Callable[[], EntityPage]]:
+    def _start(self, finds: Sequence[QueryEntities]) -> list[Callable[[], EntityPage]]:
         """Begin some reads side by side."""
         if len(finds) == 1:
             return [partial(self._source.run, self._ask(finds[0]))]
@@ -360,15 +360,15 @@ class _Reading:
             is_passed = ranges and ranges[at].partition.point and ranges[at].partition.lo < after[0]
             ranges = ranges[at + 1 if is_passed else at :]
         finds = [(span, find) for at, span in enumerate(ranges) for find in self._finds(span, None if at else after)]
-        width = _TOGETHER if self._limit is None else 1
+        width = _PARALLEL if self._limit is None else 1
         while finds:
             batch, finds = finds[:width], finds[width:]
-            begun_reads = self._begun([find for _, find in batch])
+            begun_reads = self._start([find for _, find in batch])
             for (span, find), first in zip(batch, begun_reads, strict=True):
                 for entry in self._of_range(span, self._pages(find, first)):
                     if entry[1] != after:  # (of which there may be another row)
                         yield entry
-            width = min(2 * width, _TOGETHER)
+            width = min(2 * width, _PARALLEL)
 
     def _side_by_side(self, after: Position | None) -> Iterator[_Entry]:
         """Yield the rows of ranges merged."""
@@ -385,7 +385,7 @@ class _Reading:
             # (Ranges of one front follow each other, but where the service sorts their edges in another order.)
             group = fronts.setdefault(("", str(len(fronts))) if self._high or not self._plan.merged else front, [])
             group += [(span, find) for find in self._finds(span, since=since)]
-        reads = iter(self._begun([find for finds in fronts.values() for _, find in finds]))
+        reads = iter(self._start([find for finds in fronts.values() for _, find in finds]))
         streams = []
         for finds in fronts.values():
             pages = [(span, self._pages(find, next(reads))) for span, find in finds]
@@ -405,7 +405,7 @@ class _Reading:
         partition, row = units(place[0][len(front[0]) :]), units(place[1][len(front[1]) :])
         if len(place) == 2:
             return partition, row, front
-        tail = "".join(place[2:]) if self._whole else self._row_key(place)[len(self._prefix) + len(place[1]) :]
+        tail = "".join(place[2:]) if self._exact else self._row_key(place)[len(self._prefix) + len(place[1]) :]
         return partition, row, units(tail), front
 
     def _of_range(self, span: KeyRange, pages: Iterable[Sequence[Entity]], *, ranked: bool = False) -> Iterator[_Entry]:
@@ -429,7 +429,7 @@ class _Reading:
                 yield from self._classes.entities(self._model, page)
             return
         last_row: tuple[KeyPosition, Entity] | None = None
-        for entity in filter(partial(is_index_row, outer=self._outer), chain.from_iterable(pages)):
+        for entity in filter(partial(is_index_row, outer=self._remote), chain.from_iterable(pages)):
             for place in self._places(self._index, entity):
                 if last_row is not None and last_row[0] != place:
                     yield last_row
@@ -438,7 +438,7 @@ class _Reading:
             yield last_row
 
     def _places(self, index: IndexMaintenance, entity: Entity) -> Iterable[KeyPosition]:
-        if self._outer:
+        if self._remote:
             return outer_places(index, entity)
         partition, base = entity[PARTITION], entity[BASE_ROW]
         return [(partition, row_key_of(index.label, entity[ROW], base, unique=index.model.unique), partition, base)]
@@ -448,8 +448,8 @@ class _Reading:
     def chunks(self, after: Position | None) -> Iterator[list[Row]]:
         """Yield rows as the layout says."""
         limit = self._limit
-        entries = self._sorted(after) if self._in_memory else self._found(self.entries(after))
-        size = MAX_PAGE if self._index is None or self._plan.covering else _JOINED
+        entries = self._sorted(after) if self._in_memory else self._joins(self.entries(after))
+        size = MAX_PAGE if self._index is None or self._plan.covering else _BATCH
         row_count = 0
         while limit is None or row_count < limit:
             if self._spending is not None:
@@ -463,12 +463,12 @@ class _Reading:
             row_count += len(rows)
             yield rows
 
-    def _found(self, entries: Iterator[_Entry]) -> Iterator[_Joined]:
+    def _joins(self, entries: Iterator[_Entry]) -> Iterator[_Result]:
         """Yield what was found: rows of an index that is not enough with their entities, only if these have them still."""
         if self._index is None or self._plan.covering:
             yield from entries
             return
-        index, size = self._index, _JOINED if self._limit is None else min(_JOINED, max(self._limit, 1))
+        index, size = self._index, _BATCH if self._limit is None else min(_BATCH, max(self._limit, 1))
         while batch := list(islice(entries, size)):
             timeout = self._source.timeout
             gets = [read(GetEntity(self._model.table, place[2], place[3]), timeout) for _, place, _ in batch]
@@ -498,12 +498,12 @@ class _Reading:
 
     # -- orders that no path gives
 
-    def _sorted(self, after: Position | None) -> Iterator[_Joined]:
+    def _sorted(self, after: Position | None) -> Iterator[_Result]:
         """Yield all that is found in the order of the plan, with the values that it is sorted by in front of the place."""
         plan, spending = self._plan, self._spending
         values = sort_values(plan, lambda joined, layout: self._laid_out(joined[0], joined[1], layout))
-        rows: list[_Joined] = []
-        for rank, place, source in self._found(self.entries(None)):
+        rows: list[_Result] = []
+        for rank, place, source in self._joins(self.entries(None)):
             if spending is not None and plan.sorted:  # (else rows are counted where they are handed out)
                 spending.row()
             if len(rows) == MOST_SORTED:
@@ -536,10 +536,10 @@ class _Reading:
             lines.append(
                 f"{fields}: a request more for each, in each partition; they follow what they are maintained from"
             )
-        eventual = self._outer and self._plan.covering
+        eventual = self._remote and self._plan.covering
         if eventual:
             lines.append("eventual: the index may be older than its entities, which are not read")
-        elif self._outer:
+        elif self._remote:
             lines.append("an entity that is being written may be missing; none is given that does not match")
         if self._in_memory:
             lines.append(f"all rows are read, at most {MOST_SORTED:,}, and put in order in memory")

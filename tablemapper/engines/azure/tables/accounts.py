@@ -111,7 +111,7 @@ class _Token:
     def __init__(self, credential: Any, clock: Callable[[], float] = time.time) -> None:
         self._credential = credential
         self._clock = clock
-        self._held: Any = None
+        self._access_token: Any = None
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -119,9 +119,9 @@ class _Token:
 
     def headers(self, path: str, date: str) -> Mapping[str, str]:
         with self._lock:
-            if self._held is None or self._held.expires_on - _EARLY < self._clock():
-                self._held = self._credential.get_token(_SCOPE)
-            return {"Authorization": f"Bearer {self._held.token}"}
+            if self._access_token is None or self._access_token.expires_on - _EARLY < self._clock():
+                self._access_token = self._credential.get_token(_SCOPE)
+            return {"Authorization": f"Bearer {self._access_token.token}"}
 
 
 @attrs.frozen

@@ -28,7 +28,7 @@ class ElapsedClock:
     def __init__(self, monotonic: Callable[[], float] = _monotonic) -> None:
         self._monotonic = monotonic
         self._stood = 0.0
-        self._ahead: float | None = None
+        self._offset: float | None = None
         self._lock = threading.Lock()
 
     def __call__(self) -> float:
@@ -41,8 +41,8 @@ class ElapsedClock:
         except ValueError:
             return
         with self._lock:
-            if self._ahead is None:
-                self._ahead = difference
-            elif difference > self._ahead + _STEP:
-                self._stood += difference - self._ahead
-                self._ahead = difference
+            if self._offset is None:
+                self._offset = difference
+            elif difference > self._offset + _STEP:
+                self._stood += difference - self._offset
+                self._offset = difference

@@ -64,14 +64,14 @@ def read_batch(content_type: str, body: bytes, count: int) -> list[str | None]:
 
 def refusal(status: int, body: bytes) -> NoResponse | ErrorResponse:
     """Return the error that an answer stands for."""
-    code, message = _told(body)
+    code, message = _code_and_message(body)
     if status in OPEN:
         return NoResponse(f"{status} {code}".rstrip())
     number = _NUMBER.match(message)
     return ErrorResponse(status, code, message.partition("\n")[0], None if number is None else int(number[1]))
 
 
-def _told(body: bytes) -> Sequence[str]:
+def _code_and_message(body: bytes) -> Sequence[str]:
     try:
         error_body = msgspec.json.decode(body)["odata.error"]
         return str(error_body["code"]), str(error_body["message"]["value"])

@@ -31,7 +31,7 @@ CLAIM = ' "k'
 END = "  "
 """What ends each part of the row key of an index row. No part has it in itself, and it sorts below all that continues a part, a
 separator, too: so rows have the order of what the index gives, then of the entities' keys."""
-_LAST = f"{END}!"  # (no row key ends in spaces)
+_SUFFIX = f"{END}!"  # (no row key ends in spaces)
 OP_UNITS = 25
 _HASH_UNITS = 35
 _HASHED_UNITS = len(END) + _HASH_UNITS + len(END) + OP_UNITS
@@ -47,7 +47,7 @@ MARKS = (' "y', ' "z')
 """The row keys of markers, beside a group: what was added to it."""
 
 
-_NEEDED = {' "o': "state", ' "v': BASE_ROW, ' "x': BASE_ROW, ' "y': "op"}
+_REQUIRED = {' "o': "state", ' "v': BASE_ROW, ' "x': BASE_ROW, ' "y': "op"}
 """By what hidden row keys begin with, a property that such a row has."""
 
 
@@ -55,7 +55,7 @@ def is_known(entity: Mapping[str, Any]) -> bool:
     """Return whether a hidden row is one of ours: others have no letter that means something, or not what it asks for."""
     row: str = entity["RowKey"]
     letter = row[:3]
-    return letter == NOTES or row == CLAIM or (letter in _NEEDED and isinstance(entity.get(_NEEDED[letter]), str))
+    return letter == NOTES or row == CLAIM or (letter in _REQUIRED and isinstance(entity.get(_REQUIRED[letter]), str))
 
 
 def intent_key(op: str) -> str:
@@ -131,7 +131,7 @@ def index_key(label: str, row: str, base: str, *, unique: bool) -> str:
         base: the row key of the entity, which a unique index does not need.
         unique: whether it is one.
     """
-    front = f"{index_prefix(label)}{row}{_LAST}"
+    front = f"{index_prefix(label)}{row}{_SUFFIX}"
     return check_key(front if unique else _within(front, base), what=f"{label}: the key of its row")
 
 
@@ -139,6 +139,6 @@ def row_key_of(label: str, key: str, base: str, *, unique: bool) -> str:
     """Return the row key that the index itself gave, of the key of its row."""
     tail = key[len(index_prefix(label)) :]
     if unique:
-        return tail.removesuffix(_LAST)
-    end = _LAST + base
-    return tail.removesuffix(end) if tail.endswith(end) else tail[: -len(_LAST) - _HASH_UNITS]
+        return tail.removesuffix(_SUFFIX)
+    end = _SUFFIX + base
+    return tail.removesuffix(end) if tail.endswith(end) else tail[: -len(_SUFFIX) - _HASH_UNITS]

@@ -184,7 +184,7 @@ class Wire:
                 query = f"$select={_quoted(','.join(select))}" if select else ""
                 status, _, body = self._call("GET", _path(table, partition, row), query, wait=wait)
                 try:
-                    return _held(_read(status, body))
+                    return _without_nulls(_read(status, body))
                 except ErrorResponse as error:
                     if error.status == 404 and error.code != "TableNotFound":
                         return None
@@ -234,7 +234,7 @@ class Wire:
         try:
             entities = members["value"]
             check_ascending(entities)
-            entities = [_held(entity) for entity in entities] if request.select else entities
+            entities = [_without_nulls(entity) for entity in entities] if request.select else entities
             return EntityPage(entities, continuation, headers.get("Date", ""))
         except (KeyError, TypeError, AttributeError):
             raise NoResponse("the answer to a query is none") from None
@@ -376,7 +376,7 @@ def _part(
     return _METHODS[change.kind], url + _path(table, partition, change.row), headers | _JSON, body
 
 
-def _held(entity: Entity) -> Entity:
+def _without_nulls(entity: Entity) -> Entity:
     """Return an entity without what it lacks: for properties that were selected, Azure answers null."""
     return {name: value for name, value in entity.items() if value is not None}
 

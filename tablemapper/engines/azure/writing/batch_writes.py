@@ -20,7 +20,7 @@ from .late_writes import write_in_time
 from .outcomes import LEFT, afterwards
 from .writes import TransactionTooLarge
 
-_TOGETHER = 16  # transactions
+_PARALLEL = 16  # transactions
 
 
 @attrs.define(eq=False)
@@ -57,7 +57,7 @@ def insert(
     """
     rounds = _rounds(operations, size)
     while rounds:
-        chunks = yield from _done(current, rounds, outbox, timeout)
+        chunks = yield from _run_round(current, rounds, outbox, timeout)
         written += [chunk.written for chunk in chunks]
         errors = [chunk.error for chunk in chunks if chunk.error is not None]
         for error in [*[error for error in errors if isinstance(error, OutcomeUnknown)], *errors]:
@@ -74,7 +74,7 @@ def in_rounds(
     """Do operations as `insert` does; return what became of all of them."""
     rounds, chunks = _rounds(operations, size), list[TransactionChunk]()
     while rounds:
-        chunks += yield from _done(current, rounds, outbox, timeout)
+        chunks += yield from _run_round(current, rounds, outbox, timeout)
     return chunks
 
 
@@ -92,23 +92,25 @@ def _chunks(operations: Sequence[Operation], size: int) -> list[TransactionChunk
     return [TransactionChunk(operations[at : at + size]) for at in range(0, len(operations), size)]
 
 
-def _done(
+def _run_round(
     current: CatalogueRefresher, rounds: list[list[TransactionChunk]], outbox: Outbox, timeout: float
 ) -> Effects[list[TransactionChunk]]:
     """Do the first of what is to be done in some partitions, and return that."""
-    queues = rounds[:_TOGETHER]
+    queues = rounds[:_PARALLEL]
     chunks = [queue.pop(0) for queue in queues]
-    rounds[:] = [*rounds[_TOGETHER:], *filter(None, queues)]
+    rounds[:] = [*rounds[_PARALLEL:], *filter(None, queues)]
     following: list[CommittedIntent] = []
-    yield Parallel([_written(current, chunk, outbox, timeout, following) for chunk in chunks])
+    yield Parallel([_write_chunk(current, chunk, outbox, timeout, following) for chunk in chunks])
     says = f"{chunks[0].operations[0]} and others are written; {LEFT}"
-    if following and not (yield from afterwards(says, _followed(current, following, timeout, outbox), otherwise=False)):
+    if following and not (
+        yield from afterwards(says, _follow_up(current, following, timeout, outbox), otherwise=False)
+    ):
         for chunk in chunks:
             chunk.followed = False
     return chunks
 
 
-def _followed(
+def _follow_up(
     current: CatalogueRefresher, following: list[CommittedIntent], timeout: float, outbox: Outbox
 ) -> Effects[bool]:
     """Do what follows from the transactions of some chunks."""
@@ -116,7 +118,7 @@ def _followed(
     return True
 
 
-def _written(
+def _write_chunk(
     current: CatalogueRefresher,
     chunk: TransactionChunk,
     outbox: Outbox,

@@ -28,7 +28,7 @@ from ..tables.service import (
     RowChange,
 )
 
-_NOTED = "violation"
+_NOTES_PARTITION = "violation"
 
 
 @attrs.frozen
@@ -55,7 +55,9 @@ def by_value(found: Iterable[DuplicateNote]) -> list[DuplicateValue]:
 
 def violations(table: str, timeout: float) -> Effects[list[DuplicateNote]]:
     """Return all that are noted in a catalogue."""
-    notes = yield from found(QueryEntities(table, Comparison("PartitionKey", "eq", "String", _NOTED)), timeout)
+    notes = yield from found(
+        QueryEntities(table, Comparison("PartitionKey", "eq", "String", _NOTES_PARTITION)), timeout
+    )
     return [
         DuplicateNote(
             row["label"],
@@ -85,7 +87,7 @@ def bar(
     note = {"label": index.label, "p": operation.partition, "r": operation.row, "vp": value[0], "vr": value[1]}
     note |= {"hp": error.holder[0], "hr": error.holder[1]}
     name = digest(chr(0).join((index.label, *operation.key)))
-    yield from read(GroupTransaction(table, _NOTED, (RowChange("upsert", name, note),)), timeout)
+    yield from read(GroupTransaction(table, _NOTES_PARTITION, (RowChange("upsert", name, note),)), timeout)
     ops = {**of_writes(operation.old), mark: DUPLICATE}
     etag = operation.old[2].etag
     with suppress(NoResponse, ErrorResponse):  # (it is looked at again)
@@ -97,4 +99,4 @@ def bar(
 def forget(table: str, note: DuplicateNote) -> Effects[None]:
     """Note an entity no more."""
     with suppress(NoResponse, ErrorResponse):
-        yield GroupTransaction(table, _NOTED, (RowChange("delete", note.name, {}, note.etag),))
+        yield GroupTransaction(table, _NOTES_PARTITION, (RowChange("delete", note.name, {}, note.etag),))

@@ -85,7 +85,7 @@ class _Mending:
     _operations: Sequence[Operation]
     _outbox: Outbox
     _timeout: float
-    _made: list[CommittedIntent]
+    _committed: list[CommittedIntent]
     """Gets what is still to be done in other partitions."""
     _doubtful: set[str] = attrs.field(factory=set)
     """The labels of what is to be built anew."""
@@ -112,7 +112,7 @@ class _Mending:
             self._overwritten(classes)
             for operation in self._operations:
                 if operation.old is None and operation.verb not in ("delete", "require", "build"):
-                    yield from self._added(classes, operation)
+                    yield from self._add_entity(classes, operation)
             yield from self._built_anew()
             if self._duplicate is not None:
                 raise self._duplicate
@@ -126,7 +126,7 @@ class _Mending:
     def _unknown(self, why: str) -> OutcomeUnknown:
         return unknown(self._operations[0], why)
 
-    def _added(self, classes: OpenClasses, operation: Operation) -> Effects[None]:
+    def _add_entity(self, classes: OpenClasses, operation: Operation) -> Effects[None]:
         """Add an entity to what was built meanwhile, as a builder does that comes to it: unless others have done so."""
         model = operation.model
         for attempt in range(_ATTEMPTS):
@@ -136,7 +136,7 @@ class _Mending:
                 return
             build = Operation("build", model, *operation.key, new=row[:-1], old=row, etag=row[2])
             try:
-                self._made += yield from write(classes, [build], self._outbox, timeout=self._timeout)
+                self._committed += yield from write(classes, [build], self._outbox, timeout=self._timeout)
             except UniqueViolation as error:  # (it is added to the rest, and that index is built anew)
                 self._duplicate = error
                 self._doubtful.add(f"{model.name}.{error.index}")

@@ -47,7 +47,7 @@ class PartitionView:
         """Rows of indexes."""
         self.afresh: bool = False
         """Whether everything was read."""
-        self._lacking: dict[str, Model | None] = {}
+        self._missing: dict[str, Model | None] = {}
         self._ends: dict[tuple[Model, Key, int], ValueCounts] = {}
         """The values of groups after what is being decided, of which both ends are asked for."""
 
@@ -146,7 +146,7 @@ class PartitionView:
     def decide(self, maintained_limit: int | None) -> Effects[Decision]:
         """Return what the operations change, once all is known that this depends on."""
         while True:
-            self._lacking.clear()
+            self._missing.clear()
             self._ends.clear()
             try:
                 decision = decide(self.classes, self.shadows, self, 0, maintained_limit)
@@ -155,14 +155,14 @@ class PartitionView:
                 if self.afresh:
                     for index, rows in decision.changes.indexes.items():
                         for deleted_row in rows.deletes:
-                            self._other(local_key(index, deleted_row))
+                            self._index_row(local_key(index, deleted_row))
             except Exception:
-                if not self._lacking:
+                if not self._missing:
                     raise
             else:
-                if not self._lacking:
+                if not self._missing:
                     return decision
-            yield from self._read(dict(self._lacking))
+            yield from self._read(dict(self._missing))
 
     # -- `write_decision.WriteView`
 
@@ -171,7 +171,7 @@ class PartitionView:
             raise AssertionError(f"{model.name} {key} is in another partition")
         place = model, key[1]
         if place not in self.rows:
-            self._lacking[key[1]] = model
+            self._missing[key[1]] = model
             return None
         return self.rows[place]
 
@@ -191,8 +191,8 @@ class PartitionView:
         row = self.row(aggregate.model, key)
         values = ValueCounts(key, b"" if row is None else row[-1].values)
         for page, number in values.needed(counts).items():
-            page_row = self._other(page)
-            if page not in self._lacking:
+            page_row = self._index_row(page)
+            if page not in self._missing:
                 values.take(number, page_row)
         return values
 
@@ -207,7 +207,7 @@ class PartitionView:
         place = aggregate.model, key, slot
         if place not in self._ends:
             values = self.values(aggregate, key, {slot: change})
-            if self._lacking:
+            if self._missing:
                 return None
             values.add({slot: change})
             self._ends[place] = values
@@ -216,12 +216,12 @@ class PartitionView:
     def holder(self, index: IndexMaintenance, partition: str, row: str) -> Key | None:
         if not self.afresh:
             return None
-        index_row = self._other(local_key(index, (partition, row, partition, "")))
+        index_row = self._index_row(local_key(index, (partition, row, partition, "")))
         return None if index_row is None else (partition, index_row[BASE_ROW])
 
-    def _other(self, row: str) -> Entity | None:
+    def _index_row(self, row: str) -> Entity | None:
         if row not in self.others:
-            self._lacking[row] = None
+            self._missing[row] = None
             return None
         return self.others[row]
 

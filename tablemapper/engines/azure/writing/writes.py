@@ -61,7 +61,7 @@ from .outcomes import afterwards, judge, outcome, unknown
 from .partition_view import PartitionView, same_write
 
 _BODY = 3_500_000  # bytes of a transaction
-_BESIDE = 2  # an intent, and a note
+_EXTRAS = 2  # an intent, and a note
 _UNKNOWN = Stamp("W/\"datetime'1601-01-01T00%3A00%3A00Z'\"")
 """Of an entity that somebody else has written since."""
 _log = logging.getLogger("tablemapper.azure")
@@ -171,7 +171,7 @@ class _Transaction:
 
     def __init__(self, classes: OpenClasses, view: PartitionView, decision: Decision, op: str) -> None:
         self._classes = classes
-        self._known = view
+        self._view = view
         self.decision = decision
         self.op = op
         intent = Intent(view.table, view.partition, op)
@@ -182,7 +182,7 @@ class _Transaction:
             for index, rows in decision.changes.indexes.items()
             for change in self._index(index, rows.deletes, rows.puts, rows.rewrites)
         ]
-        self.changes += list(self._groups(MAX_CHANGES - len(self.changes) - len(indexes) - _BESIDE))
+        self.changes += list(self._groups(MAX_CHANGES - len(self.changes) - len(indexes) - _EXTRAS))
         self.changes += indexes
         self.intent = self.outer.intent
         if self.intent:
@@ -197,7 +197,7 @@ class _Transaction:
 
     def _changed_groups(self) -> Iterable[tuple[Model, Key, Row | None, Row | None]]:
         for (model, key), change in self.decision.groups.items():
-            yield model, key, self._known.rows[model, key[1]], None if change.new is None else change.new[:-1]
+            yield model, key, self._view.rows[model, key[1]], None if change.new is None else change.new[:-1]
 
     def put_first(self, change: RowChange) -> None:
         """Add a change of a row that nobody else writes: in doubt it says what came of the transaction."""
@@ -206,15 +206,15 @@ class _Transaction:
 
     def _is_in_group(self, change: EntityChange) -> bool:
         """Return whether an operation requires a group that the transaction changes, under its ETag."""
-        return change.operation.verb == "require" and (change.operation.model, change.operation.key) in self._changed
+        return change.operation.verb == "require" and (change.operation.model, change.operation.key) in self._touched
 
     @property
-    def _changed(self) -> set[tuple[Model, Key]]:
+    def _touched(self) -> set[tuple[Model, Key]]:
         return {*self.decision.groups, *[(aggregate.model, key) for aggregate, key, _, _ in self.decision.values]}
 
     def _entity(self, change: EntityChange) -> RowChange:
         operation, row = change.operation, change.operation.row
-        etag = self._known.etags[row]
+        etag = self._view.etags[row]
         if operation.verb == "require":
             return RowChange("merge", row, {}, etag)
         if change.new is None:
@@ -237,10 +237,10 @@ class _Transaction:
         members |= {**hidden_of(change.old).unchanged(members), **undeclared, **ops_member(ops), OP: self.op}
         if etag is not None:
             return RowChange("replace", row, members, etag)
-        return RowChange("upsert" if row in self._known.blind else "insert", row, members)
+        return RowChange("upsert" if row in self._view.blind else "insert", row, members)
 
     def _original(self, change: EntityChange) -> Operation:
-        return self._known.operations[self.decision.entities.index(change)]
+        return self._view.operations[self.decision.entities.index(change)]
 
     def _groups(self, room: int) -> Iterable[RowChange]:
         """Yield the changes of groups, and of as many pages of their values as there is room for beside these."""
@@ -252,13 +252,13 @@ class _Transaction:
         for place in places:
             model, key = place
             change = self.decision.groups.get(place)
-            group_row = self._known.rows[model, key[1]]
-            etag = self._known.etags[key[1]]
+            group_row = self._view.rows[model, key[1]]
+            etag = self._view.etags[key[1]]
             if change is None and group_row is None:
                 continue
             packed = b""
             if place in counts:
-                values = self._known.values(counts[place][0], key, counts[place][1])
+                values = self._view.values(counts[place][0], key, counts[place][1])
                 values.add(counts[place][1])
                 values.settle(max(room, 0))
                 packed = checked(values, model.name, key)
@@ -294,13 +294,13 @@ class _Transaction:
         for row in rewrites:
             yield RowChange("upsert", local_key(index, row), members(row))
         for key in deleted:
-            if self._known.others.get(key, self) is None:
+            if self._view.others.get(key, self) is None:
                 _log.warning("%s: the row %r was missing", index.label, key)
             else:
                 yield RowChange("delete", key, {}, "*")
 
     def _check(self) -> None:
-        operations = self._known.operations
+        operations = self._view.operations
         row_count = len(self.changes) - len(self.decision.entities)
         if len(self.changes) > MAX_CHANGES:
             raise TransactionTooLarge(
@@ -339,7 +339,7 @@ class _Transaction:
         if pending is not None:
             changes[-1] = self.intent.change("C", pending)
         changes += [RowChange("delete", intent.row, {}, intent.etag) for intent in finished]
-        return GroupTransaction(self._known.table, self._known.partition, tuple(changes))
+        return GroupTransaction(self._view.table, self._view.partition, tuple(changes))
 
     def keeps(self, holder: Key, take: ReserveValue) -> bool:
         """Return whether an entity that is written, too, has a value before and after, which another one is to take."""
