@@ -2,7 +2,7 @@
 
 It is *announced* first; what is built anew is *disabled* before that, until it is empty. Once every process knows of it,
 it is *building*: each write marks its entity, and adds all that it is. When no write is under way any more that does
-not, a builder reads all entities in the order of their keys, and does the same to those without the mark, which changes
+not, a builder reads all entities in the order of their keys. It does the same to those without the mark, and changes
 nothing else of them. At the end it is *ready*.
 
 So an entity is added once, whoever comes first, and a build that ends early goes on where it was: a row of the
@@ -65,7 +65,7 @@ _WAIT = 1.0  # seconds between two looks at what others do
 
 @attrs.frozen
 class BuildProgress:
-    """How far a build has come, as its row in the catalogue says."""
+    """The progress of a build, as its row in the catalogue says."""
 
     etag: str | None = None
     """None: there is no row."""
@@ -103,7 +103,7 @@ def progress(table: str, names: Sequence[str], timeout: float) -> Effects[list[B
 
 @attrs.define(eq=False)
 class Builder:
-    """What one process builds.
+    """The builds of one process.
 
     Args:
         table: of the catalogue.

@@ -1,4 +1,4 @@
-"""What a process does behind its writes: it deletes their intents, ends what it left itself, and takes names away."""
+"""Housekeeping of a process behind its writes: it deletes their intents, ends what it left itself, and takes names away."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What writers left that ended before they were done: found by the partitions that they named, and finished or undone.
+"""Recovery of writes that ended too early: found by the partitions that their writers named, and finished or undone.
 
 All ages are by the clock of the service: it writes when an entity was last changed.
 """
@@ -67,8 +67,8 @@ def sweep(current: CatalogueRefresher, outbox: Outbox, timeout: float, *, full: 
         current: the classes as the process knows them; what others have left of other classes stays.
         outbox: of the process.
         timeout: seconds after which to give up, if no answer comes.
-        full: also look through the tables of classes for writes whose partitions nobody names, as after a catalogue was lost,
-            and those of aggregates for markers that nobody needs any more.
+        full: also look through the tables of classes for writes whose partitions nobody names, as after a catalogue was lost.
+            Those of aggregates are searched for markers that nobody needs any more.
     """
     patience = Deadline((yield from clock()) + timeout)
     yield from delete_finished(outbox, patience)

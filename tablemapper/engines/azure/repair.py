@@ -1,8 +1,8 @@
-"""What a check found, made right beside readers and writers: rows of indexes, and groups in the partitions of entities.
+"""Repair of the findings of a check, while programs read and write: rows of indexes, and groups beside entities.
 
 A fix believes no finding. It reads what is there, the row of an index before its entity, and changes it only if it is
-still so: under ETags, or by rows that are of one write for ever, which an intent names while they may come late. So it
-may be done at any time, and by several at once.
+still so. That is proven by ETags, or by rows that are of one write for ever, which an intent names while they may come
+late. So it may be done at any time, and by several at once.
 """
 
 from __future__ import annotations

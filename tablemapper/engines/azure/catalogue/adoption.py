@@ -47,7 +47,7 @@ def check_adopted(schema: Schema, adopt: Any) -> None:
 
 @attrs.frozen
 class Adoption:
-    """What a store may take over.
+    """The tables that a store may take over.
 
     Args:
         schema: the opened classes.

@@ -1,4 +1,4 @@
-"""Which catalogue a table of the account belongs to: a row of the table says so, and the insert of that row decides."""
+"""Claims on tables of the account: a row of a table names its catalogue, and the insert of that row decides."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def listed(names: Iterable[str]) -> Effects[TableNames]:
 
 @attrs.frozen
 class TableView:
-    """What is in a table that the catalogue does not know."""
+    """The contents of a table that the catalogue does not know."""
 
     name: str
     """In the account."""

@@ -1,4 +1,4 @@
-"""What an account holds, as far as the rules of evolution ask: tables are read only for what depends on them."""
+"""The contents of an account, as far as the rules of evolution ask: tables are read only for what depends on them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Key: TypeAlias = tuple[str, str]
 
 @attrs.frozen
 class _Question:
-    """Which rows of a class are of a kind."""
+    """A question for the rows of a class that are of a kind."""
 
     name: str
     """The class, by its name in the catalogue."""

@@ -1,4 +1,4 @@
-"""What is noted in a store under names, beside its entities: rows of the catalogue.
+"""Notes of a store under names, beside its entities: rows of the catalogue.
 
 The note of a run that writes entities changes in the transaction of each batch. So it lies in the partition that is written, and
 the catalogue says in which. Before the first batch of another partition the catalogue gets the note as it is, and the new place.

@@ -53,7 +53,7 @@ _log = logging.getLogger("tablemapper.azure")
 
 
 class _Duties(dict[Model, Maintenance]):
-    """What is maintained from each class; of one that was dropped, that this is so."""
+    """The maintenance of each class; for one that was dropped, an error that says so."""
 
     def __init__(self, dropped: Mapping[Model, str]) -> None:
         self._dropped = dropped

@@ -1,4 +1,4 @@
-"""In which partitions what is maintained lies: in those of the entities, or elsewhere; what is not possible there."""
+"""The partitions of index rows and groups: those of the entities, or others; what is not possible there."""
 
 from __future__ import annotations
 

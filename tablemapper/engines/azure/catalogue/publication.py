@@ -82,7 +82,7 @@ class Head:
 
 @attrs.frozen
 class StoredCatalogue:
-    """What a store holds and maintains, as it was read."""
+    """The catalogue of a store, as it was read."""
 
     head: Head
     value: Catalogue

@@ -1,4 +1,4 @@
-"""From what a write does to entities to what it does in other partitions."""
+"""The intent of a write: the changes in other partitions that follow from those of its entities."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .outbox import DeleteRow, GroupDelta, Intent, PutRow, ReleaseValue, Reserve
 
 @attrs.define(eq=False)
 class CrossPartitionWrite:
-    """What a write does in other partitions."""
+    """The changes that a write makes in other partitions."""
 
     intent: Intent
     ops: list[dict[str, str]] = attrs.field(factory=list)

@@ -1,4 +1,4 @@
-"""What is left of a write after its transaction, or instead of it: its intent is carried out, or taken back.
+"""The rest of a write after its transaction, or instead of it: its intent is carried out, or taken back.
 
 The writer does it, or who sweeps later, or both at once.
 """
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 class AggregateRegistry(Protocol):
-    """What is maintained, as a process knows it."""
+    """The maintained aggregates, as a process knows them."""
 
     @property
     def aggregates(self) -> Mapping[str, AggregateMaintenance]:

@@ -1,4 +1,4 @@
-"""Marks: what says in an entity that it is in an index or an aggregate that was built over entities.
+"""Marks of entities: each says that its entity is in an index or an aggregate that was built over entities.
 
 What is maintained since its class is there needs none. The mark has the number of the build, so what was dropped and
 is declared again believes no old one.
@@ -34,7 +34,7 @@ def label_of(part: MaintainedPart) -> str:
 
 @attrs.frozen
 class BuildMark:
-    """How entities say of which write their rows in an index are, or that they are in what was built."""
+    """The marks by which entities say of which write their rows in an index are, or that they are in what was built."""
 
     name: str
     """In the entity: ``by_team``, ``by_team#7``; of an aggregate ``=Team#7``."""

@@ -39,7 +39,7 @@ class FinishedIntent:
 
 @attrs.define(eq=False)
 class _Entry:
-    """What a process knows of a partition that it has named."""
+    """The state of a partition that a process has named."""
 
     name: str
     named: float = -math.inf

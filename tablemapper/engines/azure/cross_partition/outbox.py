@@ -1,4 +1,4 @@
-"""What a write does to rows in other partitions: an intent in its own transaction says it, and it is done after that.
+"""Changes of rows in other partitions: an intent in the transaction of a write says them, and they are made after it.
 
 An intent is *pending* while unique values are taken, before the transaction; the transaction makes it *committed*.
 Whoever finds it pending for long *fences* it: then the transaction cannot succeed any more. All that an intent says can
@@ -84,7 +84,7 @@ class ReleaseValue(msgspec.Struct, frozen=True, array_like=True):
 
 
 class GroupDelta(msgspec.Struct, frozen=True, array_like=True):
-    """What changes in a group."""
+    """A change of a group."""
 
     label: str
     partition: str
@@ -93,7 +93,7 @@ class GroupDelta(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Intent(msgspec.Struct, array_like=True):
-    """What a write does in other partitions, and where it lies itself."""
+    """The changes of a write in other partitions, and the place of the write itself."""
 
     table: str
     partition: str
@@ -131,7 +131,7 @@ class Intent(msgspec.Struct, array_like=True):
 
 
 class IntentTooLarge(Exception):
-    """What a write does in other partitions does not fit into one entity."""
+    """The changes of a write in other partitions do not fit into one entity."""
 
 
 def intent_of(entity: Entity) -> tuple[Intent, State]:
@@ -166,7 +166,7 @@ def _new_op() -> str:
 
 @attrs.frozen
 class Timing:
-    """How long things last, in seconds."""
+    """Durations, in seconds."""
 
     look: float = 10.0
     """For which a process believes what it has read of the catalogue."""
@@ -181,7 +181,7 @@ class Timing:
 
     @property
     def settled(self) -> float:
-        """After which nobody writes any more who does not know of a change of the catalogue, unless he stood still."""
+        """Seconds after which no program writes without knowing of a change of the catalogue, unless it stood still."""
         return self.look + self.deadline + self.request
 
 
@@ -299,7 +299,7 @@ Group: TypeAlias = tuple[str, str, str]
 
 
 class Outbox:
-    """What the writes of a process share: the partitions that it has named to those who sweep, and markers.
+    """The state that the writes of a process share: the partitions that it has named to those who sweep, and markers.
 
     Args:
         catalogue: the table of the catalogue.

@@ -59,7 +59,7 @@ class GroupMaintenance:
 
     @property
     def most(self) -> int:
-        """How many deltas of a group one transaction takes, beside the rows that indexes have of it."""
+        """The number of deltas of a group that one transaction takes, beside the rows that indexes have of it."""
         return min(_PARALLEL, MAX_CHANGES - 2 - 2 * len(self.inner.indexes))
 
     def change(
@@ -197,7 +197,7 @@ class LoadedGroup:
 
     @property
     def state(self) -> State | None:
-        """What it adds up to; None if it is not there.
+        """The state of the group; None if it is not there.
 
         Raises:
             CorruptStore: it cannot be read.

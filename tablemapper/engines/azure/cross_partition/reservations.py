@@ -2,7 +2,7 @@
 
 A value is taken before the transaction of a write, and given up after it. It belongs to the entity whose rows in the
 index are of the write that stands in the row. Who wants a value that is taken looks at the intents of its holders
-first, and then at the entities: what was neither pending nor live in that order never will be.
+first, and then at the entities. What was neither pending nor live in that order never will be.
 """
 
 from __future__ import annotations

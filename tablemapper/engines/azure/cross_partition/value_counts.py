@@ -1,4 +1,4 @@
-"""How often each value of a group is there whose least and greatest it shows: in its row while they are few, else in pages.
+"""Value counts of a group that shows the least and the greatest: in its row while they are few, else in pages.
 
 The row of a group holds what has changed of its values, and a directory of pages; at first there are none, and what has
 changed is all. When that is much, it goes to the pages of the values: rows beside the group, each with a range of them.
@@ -51,7 +51,7 @@ _Row = tuple[list[ValuePage], list[tuple[int, Any, int]]]
 
 
 class ValueCounts:
-    """How often each value of a group is there, by slot.
+    """Value counts of a group, by slot.
 
     Args:
         key: of the group.

@@ -1,7 +1,7 @@
 """Migrations of an account: those that rename or drop change its catalogue, and programs of the former version go on.
 
 Those that copy entities are in `table_swap`.
-What is dropped goes when the migration is contracted: first the former versions end, then nobody adds anything to it, then its
+What is dropped goes when the migration is contracted. First the former versions end, then nobody adds anything to it, then its
 rows are deleted, and last it leaves the catalogue. Before its rows are deleted, every process knows; each step can be done again.
 """
 

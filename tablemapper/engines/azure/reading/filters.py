@@ -1,4 +1,4 @@
-"""What a service filters by: the bounds of a plan, and of its conditions those that a service understands.
+"""Filters of a service: the bounds of a plan, and of its conditions those that a service understands.
 
 All conditions are evaluated again in Python, so what is sent may let more rows pass, and never fewer. A service sorts by
 UTF-16 units, and Python by code points: bounds are widened where that makes a difference.

@@ -112,7 +112,7 @@ class ReadSchema(Protocol):
 
 
 class AzureSession(Runs, Protocol):
-    """What reads: an engine."""
+    """A source of rows: an engine."""
 
     @property
     def classes(self) -> ReadSchema:
@@ -129,7 +129,7 @@ class AzureSession(Runs, Protocol):
 
 
 class AzureReads:
-    """How an engine reads the rows of plans; see `protocol.Reads`."""
+    """The reads of an engine, by plans; see `protocol.Reads`."""
 
     def __init__(self, source: AzureSession) -> None:
         self._source = source

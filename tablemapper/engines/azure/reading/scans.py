@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Runs(Protocol):
-    """What runs works."""
+    """A runner of works."""
 
     timeout: float
 

@@ -40,7 +40,7 @@ _PARTS = {
 
 
 class Signature(Protocol):
-    """What proves who asks."""
+    """The proof of who asks."""
 
     def headers(self, path: str, date: str) -> Mapping[str, str]:
         """Return headers of a request, by its path as it is sent and its date."""
@@ -48,7 +48,7 @@ class Signature(Protocol):
 
     @property
     def query(self) -> str:
-        """What is added to the query of each request."""
+        """The text that is added to the query of each request."""
         ...
 
 
@@ -104,7 +104,7 @@ class _CredentialSas:
 
 
 class _Token:
-    """What gives tokens, as those of azure-identity do; each is used until shortly before its end."""
+    """A source of tokens, as those of azure-identity are; each token is used until shortly before its end."""
 
     query = ""
 
@@ -137,7 +137,7 @@ class Account:
 
     @property
     def url(self) -> str:
-        """Where it is, without a secret."""
+        """The address, without a secret."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         port = "" if self.port == _PORTS[self.scheme] else f":{self.port}"
         return f"{self.scheme}://{host}{port}{self.path}"

@@ -53,7 +53,7 @@ def as_stored(field: FieldModel, names: StoredNames) -> FieldModel:
 
 
 class HiddenProperties(NamedTuple):
-    """What an entity holds behind its properties."""
+    """The hidden properties of an entity."""
 
     op: str = ""
     """The write that made it."""
@@ -119,7 +119,7 @@ class EntityCodec:
 
     @property
     def width(self) -> int:
-        """How long a row is, with what is hidden."""
+        """The length of a row, with its hidden properties."""
         return FIRST + len(self.model.columns) + 1
 
 

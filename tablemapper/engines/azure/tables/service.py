@@ -57,7 +57,7 @@ class ErrorResponse(Exception):
 
     @property
     def gone(self) -> str:
-        """What to say of a table that is not there."""
+        """The message about a table that is not there."""
         return f"the table {self.table} of the store is not there any more; open the store again to have it made again, empty"
 
 
@@ -84,14 +84,14 @@ class Comparison:
 
 @attrs.frozen
 class AllOf:
-    """What holds where all parts do."""
+    """A filter that holds where all parts do."""
 
     parts: tuple[Filter, ...]
 
 
 @attrs.frozen
 class AnyOf:
-    """What holds where one of the parts does."""
+    """A filter that holds where one of the parts does."""
 
     parts: tuple[Filter, ...]
 
@@ -219,7 +219,7 @@ Request: TypeAlias = GetEntity | QueryEntities | GroupTransaction | CreateTable 
 
 
 class Service(Protocol):
-    """What sends requests: each once."""
+    """A sender of requests: each is sent once."""
 
     def send(self, request: Request, wait: float = WAIT, /) -> Any:
         """Return the answer, for which it waits so many seconds at most.

@@ -1,4 +1,4 @@
-"""What came of a write, in one place for each rule: of a request without an answer, of a refusal, of what fails after a commit."""
+"""Outcomes of a write, one place for each rule: no answer, a refusal, and what fails after a commit."""
 
 from __future__ import annotations
 

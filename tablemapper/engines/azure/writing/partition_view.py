@@ -1,4 +1,4 @@
-"""What is known of a partition when a write is decided: assumed where that is possible, and read.
+"""The view of a partition by which a write is decided: assumed where that is possible, else read.
 
 At first as little is read as can be, and the rest is assumed: the row that an entity was read as, or that a new one is
 not there. The service checks that by ETags. When it refuses, everything is read.
@@ -29,7 +29,7 @@ from ..tables.service import ETAG, Entity, GetEntity
 
 
 class PartitionView:
-    """What is known of the store: `write_decision.WriteView`. What a decision asks besides is noted, and read."""
+    """The view of the store for a decision: `write_decision.WriteView`. What it asks besides is noted, and read."""
 
     def __init__(self, classes: OpenClasses, operations: Sequence[Operation], timeout: float) -> None:
         self.classes = classes
