@@ -18,7 +18,6 @@ PACKAGE = Path(tablemapper.__file__).parent
 BUDGETS: dict[str, tuple[float, int, int]] = {
     ".": (3.0, 0, 0),  # (users know them: `Event.written`, `Progress.done`)
     "engines": (10.5, 23, 3),
-    "engines/azure": (2.4, 0, 0),
     "engines/sqlite": (11.8, 27, 20),
     "entities": (6.0, 12, 5),
     "execution": (7.0, 7, 2),

@@ -225,19 +225,19 @@ class Builder:
             return BuildStep(job.owner, 0, job_state.done, 0)
         if self._trouble is None or not is_mine:  # (a write may be unfinished)
             self._trouble = server_now
-        noted = attrs.evolve(job_state, by=self.id, trouble=max(job_state.trouble, self._trouble))
+        next_state = attrs.evolve(job_state, by=self.id, trouble=max(job_state.trouble, self._trouble))
         if job_state.over:
-            return (yield from self._end(job, noted, server_now))
+            return (yield from self._end(job, next_state, server_now))
         model = classes.schema.by_name[job.owner]
         entities, last_key, over = yield from self._page(model, job_state, most)
         trouble, self._trouble = self._trouble, None
         if (yield from self._add(classes, job, model, entities)):
             self._trouble = trouble
-        noted = attrs.evolve(noted, done=job_state.done + len(entities), over=over)
+        next_state = attrs.evolve(next_state, done=job_state.done + len(entities), over=over)
         if last_key is not None:
-            noted = attrs.evolve(noted, partition=last_key[0], row=last_key[1])
-        yield from self._note(job, noted)
-        return BuildStep(job.owner, len(entities), noted.done, 0, pace=_QUICK)
+            next_state = attrs.evolve(next_state, partition=last_key[0], row=last_key[1])
+        yield from self._note(job, next_state)
+        return BuildStep(job.owner, len(entities), next_state.done, 0, pace=_QUICK)
 
     def _page(
         self, model: Model, job_state: BuildProgress, most: int
@@ -274,7 +274,7 @@ class Builder:
             chunks = yield from in_rounds(self.current, operations, self.outbox, size, self.timeout)
             pending: list[Operation] = []
             for chunk in chunks:
-                is_complete = is_complete and chunk.followed
+                is_complete = is_complete and chunk.is_followed
                 if chunk.error is None:
                     continue
                 if isinstance(chunk.error, UniqueViolation):
@@ -286,7 +286,7 @@ class Builder:
                 elif not isinstance(chunk.error, EntityNotFound | PreconditionFailed | OutcomeUnknown | StoreError):
                     raise chunk.error
                 is_complete = is_complete and not isinstance(chunk.error, OutcomeUnknown | StoreError)
-                pending += chunk.operations[chunk.written :]
+                pending += chunk.operations[chunk.written_count :]
             if pending:
                 yield delay(attempt // 2)
             gets = [

@@ -55,7 +55,7 @@ class AzureCheckView:
         self.classes = classes
         self._rows: dict[Model, SpilledRows[Row]] = {model: SpilledRows() for model in self.classes.models}
         # (An index that the program does not declare is of the class with all that is stored.)
-        self._declared = {self.classes.stored(model): model for model in self.classes.models}
+        self._by_stored = {self.classes.stored(model): model for model in self.classes.models}
         self.intents: list[tuple[str, Entity]] = []
         self.damaged: list[CheckFinding] = []
         self._foreign: dict[str, tuple[int, tuple[str, str]]] = {}
@@ -131,7 +131,7 @@ class AzureCheckView:
         return columns
 
     def _owner(self, index: IndexMaintenance) -> Model:
-        return self._declared.get(index.owner, index.owner)
+        return self._by_stored.get(index.owner, index.owner)
 
     def _take(self, entity: Entity, table: str, models: list[Model]) -> None:
         partition, row = entity[PARTITION], entity[ROW]

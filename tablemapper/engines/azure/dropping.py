@@ -22,13 +22,13 @@ from .writing.duplicate_notes import forget, violations
 _PARALLEL = 16
 
 
-def dropped(table: str, name: str, declared: Collection[str], timeout: float) -> Effects[int]:
+def dropped(table: str, name: str, known_names: Collection[str], timeout: float) -> Effects[int]:
     """Let a class leave a catalogue; return when, in µs by the clock of the service.
 
     Args:
         table: of the catalogue.
         name: of the class.
-        declared: the classes and aggregates that the program knows, by name.
+        known_names: the classes and aggregates that the program knows, by name.
         timeout: seconds after which to give up, if no answer comes.
 
     Raises:
@@ -41,7 +41,7 @@ def dropped(table: str, name: str, declared: Collection[str], timeout: float) ->
         if _pending(catalogue.value, name, server_now):  # (the answer was lost)
             return None
         check_thawed(catalogue.value)
-        without = drop_class(ActionPlan(server_now, tuple), catalogue.value, name, declared)
+        without = drop_class(ActionPlan(server_now, tuple), catalogue.value, name, known_names)
         tables_before, stays = tables_in(catalogue.value), set(tables_in(without).values())
         names = sorted(set(tables_before.values()) - stays)
         stones = [

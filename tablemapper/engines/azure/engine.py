@@ -106,9 +106,9 @@ class AzureEngine:
         self.read_only = read_only
         self.reads: Final = AzureReads(self)
         self.driver: Final = driver
-        outbox, now = Outbox(catalogue, classes.head.times(times)), driver.run(clock())
+        outbox, began = Outbox(catalogue, classes.head.times(times)), driver.run(clock())
         self._name, self._table, self._outbox = name, catalogue, outbox
-        self.current: Final = CatalogueRefresher(catalogue, classes, now, outbox.times, timeout, read_only=read_only)
+        self.current: Final = CatalogueRefresher(catalogue, classes, began, outbox.times, timeout, read_only=read_only)
         driver.names = lambda: self.current.known.names
         self._look = lambda table: self.driver.run(self.current.look()).check_dropped(table)
         self._builder = Builder(catalogue, self.current, self._outbox, OpenClasses.most_new, timeout)
@@ -435,9 +435,9 @@ class AzureEngine:
     def describe(self, label: str) -> PendingBuild:
         """Return how far something that is not ready has come."""
         state = self._classes.unready.get(label, "ready")
-        return PendingBuild(label, state, self._done().get(label, 0), 0)
+        return PendingBuild(label, state, self._build_counts().get(label, 0), 0)
 
-    def _done(self) -> dict[str, int]:
+    def _build_counts(self) -> dict[str, int]:
         """Return how many entities were looked at for what is being built, by label."""
         jobs = self._classes.catalogue.jobs
         states: list[BuildProgress] = self.run(progress(self._table, [job.name for job in jobs], self.timeout))
@@ -472,7 +472,7 @@ class AzureEngine:
         if "violated" in self._classes.unready.values():
             for duplicate in by_value(self.run(violations(self._table, self.timeout))):
                 duplicate_counts[duplicate.index] = duplicate_counts.get(duplicate.index, 0) + 1
-        built = {label: (count, 0) for label, count in self._done().items()}
+        built = {label: (count, 0) for label, count in self._build_counts().items()}
         return status_of(catalogue, self._classes.head.generation, built, duplicate_counts)
 
     def check(self, meter: Meter) -> CheckReport:

@@ -68,7 +68,7 @@ class GroupWriter:
             Late, Lost, Refused
         """
         intent = Intent(upkeep.aggregate.model.table, key[0], self.outbox.new_op())
-        changes = yield from upkeep.change(key, group_row, change, intent, self.timeout, lost=True)
+        changes = yield from upkeep.change(key, group_row, change, intent, self.timeout, may_lack_rows=True)
         changes += pages
         if intent:
             yield from self.outbox.name(self.patience, intent)
@@ -99,7 +99,7 @@ class GroupWriter:
                 else:
                     group = yield from read_group(aggregate, key, group_row, [delta], self.timeout)
                     change = changed(group, [delta], MOST_PAGES)
-                group_row, pages = group.found, group.values.changes()
+                group_row, pages = group.row_read, group.values.changes()
             except CorruptStore:
                 if group_row is None or STATE not in group_row:  # (what is no group is not deleted)
                     raise

@@ -265,13 +265,13 @@ class OutboxRecovery:
             yield from side_by_side([_tried(delete) for delete in deletes[at : at + _PARALLEL]])
 
 
-def unfinished(intents: Sequence[tuple[str, Entity]], times: Timing, now: int | None) -> list[CheckFinding]:
+def unfinished(intents: Sequence[tuple[str, Entity]], times: Timing, server_now: int | None) -> list[CheckFinding]:
     """Return what is wrong where no writer goes on with an intent, each with the table that it lies in.
 
     Args:
         intents: that were read.
         times: how long things last.
-        now: the clock of the service, in µs; None: it is not known, and each intent counts.
+        server_now: the clock of the service, in µs; None: it is not known, and each intent counts.
     """
     return [
         CheckFinding(
@@ -279,5 +279,5 @@ def unfinished(intents: Sequence[tuple[str, Entity]], times: Timing, now: int | 
         )
         for table, entity in intents
         if entity["state"] in ("P", "C")
-        if now is None or CLAIMED in entity or (now - int(Stamp(entity[ETAG]))) / 1e6 > times.lease
+        if server_now is None or CLAIMED in entity or (server_now - int(Stamp(entity[ETAG]))) / 1e6 > times.lease
     ]

@@ -259,7 +259,7 @@ class ConditionalRepair:
             change = changed(loaded, [correction(loaded, live)], MOST_PAGES, anyway=True)
         except (CorruptStore, InvalidEntity):
             return
-        if change is None or (loaded.found or {}).get(ETAG) != (group_row or {}).get(ETAG):
+        if change is None or (loaded.row_read or {}).get(ETAG) != (group_row or {}).get(ETAG):
             return
         pages, upkeep = loaded.values.changes(), self._classes.upkeep(aggregate)
         named_pages = {*loaded.values.pages, *[page.row for page in pages]}
@@ -289,7 +289,7 @@ def add_uncounted(
                 of[model, operations[-1].key] = problem
         for size in (_PARALLEL, 1):  # (the second time to see which one it is)
             chunks: list[TransactionChunk] = yield from in_rounds(current, operations, outbox, size, timeout)
-            operations = [operation for chunk in chunks for operation in chunk.operations[chunk.written :]]
+            operations = [operation for chunk in chunks for operation in chunk.operations[chunk.written_count :]]
         for chunk in chunks:
             if isinstance(chunk.error, InvalidEntity | UniqueViolation):
                 (operation,) = chunk.operations

@@ -61,7 +61,7 @@ class AccountContents(StoredContents):
         stored_name = self._stored_name(name, property)
 
         def differs(entity: Entity) -> bool:
-            return (stored := stored_value(entity, stored_name)) is not None and stored != value
+            return (value_held := stored_value(entity, stored_name)) is not None and value_held != value
 
         return self._there_is(_Question(name, f"{property} other than {value!r}", (stored_name,), differs))
 

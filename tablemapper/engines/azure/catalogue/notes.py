@@ -50,7 +50,7 @@ class _Noted:
     """The table and the partition where the note changes with entities; None: in none."""
     id: str = ""
     """Of the run: a row of another one is left over."""
-    there: str | None = None
+    place_etag: str | None = None
     """The ETag of the row in that place; None: there is none of this run."""
 
 
@@ -119,7 +119,7 @@ def change_of(table: str, note: Note, place: tuple[str, str], timeout: float) ->
         if (yield from _send_changes(table, [_put(row, members, stored_note.etag)], attempt)):
             yield from _forgotten(stored_note, row)
         attempt += 1
-    etag = stored_note.there
+    etag = stored_note.place_etag
     if etag is None:
         left_row = yield from read(GetEntity(*place, NOTES + row), timeout)
         etag = None if left_row is None else left_row[ETAG]
@@ -178,9 +178,9 @@ def _send_changes(table: str, changes: Sequence[RowChange], attempt: int) -> Eff
 
 def _forgotten(stored_note: _Noted, row: str) -> Effects[None]:
     """Delete the row of a note in the place that it leaves; one that stays is of a run that is no more."""
-    if stored_note.place is not None and stored_note.there is not None:
+    if stored_note.place is not None and stored_note.place_etag is not None:
         with suppress(Exception):
-            yield GroupTransaction(*stored_note.place, (RowChange("delete", NOTES + row, {}, stored_note.there),))
+            yield GroupTransaction(*stored_note.place, (RowChange("delete", NOTES + row, {}, stored_note.place_etag),))
 
 
 def _row(name: str) -> str:

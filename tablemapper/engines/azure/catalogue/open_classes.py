@@ -55,11 +55,11 @@ _log = logging.getLogger("tablemapper.azure")
 class _Duties(dict[Model, Maintenance]):
     """The maintenance of each class; for one that was dropped, an error that says so."""
 
-    def __init__(self, dropped: Mapping[Model, str]) -> None:
-        self._dropped = dropped
+    def __init__(self, messages: Mapping[Model, str]) -> None:
+        self._messages = messages
 
     def __missing__(self, model: Model) -> Maintenance:
-        raise SchemaMismatch(model.name, [self._dropped[model]])
+        raise SchemaMismatch(model.name, [self._messages[model]])
 
 
 class OpenClasses:

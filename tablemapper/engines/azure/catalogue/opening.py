@@ -405,17 +405,23 @@ def _with_names(tables: Mapping[str, Table], forms: Forms, names: Mapping[str, s
     return named_tables
 
 
-def given_up(held: StoredCatalogue, labels: Iterable[str], *, while_built: bool = False) -> Catalogue | None:
+def given_up(
+    stored_catalogue: StoredCatalogue, labels: Iterable[str], *, while_built: bool = False
+) -> Catalogue | None:
     """Return the catalogue in which some of what is ready is to be built anew, by the rules of time zones that are here.
 
     An index on an aggregate is built with that. None: nothing of it is ready.
 
     Args:
-        held: the catalogue.
+        stored_catalogue: the catalogue.
         labels: of what is to be built anew.
         while_built: whether that is given up, too, which is being built.
     """
-    number, models, states = held.head.generation + 1, held.value.models, held.value.states
+    number, models, states = (
+        stored_catalogue.head.generation + 1,
+        stored_catalogue.value.models,
+        stored_catalogue.value.states,
+    )
     states_to_rebuild = ("ready", "building", "violated") if while_built else ("ready",)
     to_rebuild: dict[str, set[str]] = {}
     for label in labels:
@@ -427,7 +433,9 @@ def given_up(held: StoredCatalogue, labels: Iterable[str], *, while_built: bool 
     if not to_rebuild:
         return None
     value = (
-        without_jobs(ActionPlan(0, tuple), held.value, set().union(*to_rebuild.values())) if while_built else held.value
+        without_jobs(ActionPlan(0, tuple), stored_catalogue.value, set().union(*to_rebuild.values()))
+        if while_built
+        else stored_catalogue.value
     )
     catalogue = registered(value, to_rebuild, BuildStateSpec("disabled", 0, number=number), number)
     ruled = {
@@ -442,7 +450,7 @@ def as_it_is(
     table: str,
     schema: Schema | None,
     timeout: float,
-    known: Schema | None = None,
+    known_schema: Schema | None = None,
     *,
     prefix: str = "",
     adopt: Adopted = False,
@@ -471,7 +479,7 @@ def as_it_is(
     def compare(classes: Schema) -> Evolution:
         return evolve(value.models, value.versions, classes, AccountContents(value), value.history)
 
-    return registration.as_it_is("the store", schema, stays, compare, known), stored_catalogue
+    return registration.as_it_is("the store", schema, stays, compare, known_schema), stored_catalogue
 
 
 def _unwritten(schema: Schema, timeout: float, prefix: str, adoption: Adoption) -> Effects[StoredCatalogue]:

@@ -30,7 +30,7 @@ class CrossPartitionWrite:
 
 
 def outer_of(
-    outer: Mapping[Model, Maintenance],
+    maintenance: Mapping[Model, Maintenance],
     marks: BuildMarks,
     changes: Sequence[EntityChange],
     groups: Iterable[tuple[Model, Key, Row | None, Row | None]],
@@ -42,7 +42,7 @@ def outer_of(
     does not matter in which order, and how often, they are put and deleted.
 
     Args:
-        outer: what is maintained there from each class.
+        maintenance: what is maintained there from each class.
         marks: of all that is maintained.
         changes: of the entities.
         groups: those in their partition that change, each as it was and as it will be.
@@ -61,7 +61,7 @@ def outer_of(
         if change.new is not None:
             for mark in marks.built.get(change.operation.model, ()):
                 mark.set_in(marks_after, change.old, change.new)
-        duties = outer.get(change.operation.model)
+        duties = maintenance.get(change.operation.model)
         for part in () if duties is None else map(duties.alone, duties.parts):
             for index in part.indexes:
                 old = change.old if marks.of[index].built else counted(change.old)
@@ -69,7 +69,7 @@ def outer_of(
             for aggregate in part.aggregates:
                 _collect(deltas, part, *marks.concerned(aggregate, change.old, change.new))
     for model, key, old, new in groups:
-        write.groups[model, key] = rows_elsewhere(outer.get(model), marks, old, new, write)
+        write.groups[model, key] = rows_elsewhere(maintenance.get(model), marks, old, new, write)
     for place, entry in values.claims.items():
         index = place[0]
         was = values.released.pop(place, None)
@@ -130,7 +130,7 @@ def _in_index(
     """Add what a change of an entity, or of a group, does to its rows in an index."""
     mark = marks.of[index]
     rows, unique = mark.concerned(old, new), index.model.unique
-    rows_before, rows_after = _rows(part, index, rows[0], stored=True), _rows(part, index, rows[1])
+    rows_before, rows_after = _rows(part, index, rows[0], as_stored=True), _rows(part, index, rows[1])
     if rows_before == rows_after or (unique and {row[:2] for row in rows_before} == {row[:2] for row in rows_after}):
         return
     mark_before, op = of_writes(old).get(mark.name), write.intent.op
@@ -153,11 +153,11 @@ def _in_index(
     values.released |= {(index, *row[:2]): was for row in rows_before}
 
 
-def _rows(part: Maintenance, index: IndexMaintenance, row: Row | None, *, stored: bool = False) -> list[IndexRow]:
+def _rows(part: Maintenance, index: IndexMaintenance, row: Row | None, *, as_stored: bool = False) -> list[IndexRow]:
     if row is None:
         return []
     changes = ChangeSet()
-    if stored:
+    if as_stored:
         changes.removed(part, [row])
         return changes.indexes[index].deletes
     changes.built(part, [row])

@@ -87,7 +87,7 @@ def _carried_out(
         reservations = Reservations(intent, patience, timeout)
         works += [_end(delete, intent, patience, timeout) for delete in intent.deletes]
         works += [reservations.release(release) for release in intent.releases]
-        works += [reservations.end(take, done=True) for take in intent.takes if take.was is not None]
+        works += [reservations.end(take, is_done=True) for take in intent.takes if take.was is not None]
         for delta in intent.deltas:
             if delta.label in aggregates:  # (else it was built anew since, with the entity as it is)
                 groups.setdefault((delta.label, delta.partition, delta.row), []).append((intent, delta))
@@ -237,4 +237,4 @@ def _deleted(outbox: Outbox, place: Partition, patience: Deadline) -> Effects[No
 def take_back(intent: Intent, patience: Deadline, timeout: float) -> Effects[None]:
     """Take back what a fenced intent has taken."""
     reservations = Reservations(intent, patience, timeout)
-    yield from side_by_side([reservations.end(take, done=False) for take in intent.takes])
+    yield from side_by_side([reservations.end(take, is_done=False) for take in intent.takes])

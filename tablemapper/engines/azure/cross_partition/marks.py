@@ -88,7 +88,7 @@ class BuildMarks:
     stored: Mapping[str, StoredNames] = attrs.field(factory=dict)
     _names: frozenset[str] = attrs.field(
         init=False,
-        default=attrs.Factory(lambda self: frozenset([one.name for one in self.of.values()]), takes_self=True),
+        default=attrs.Factory(lambda self: frozenset([mark.name for mark in self.of.values()]), takes_self=True),
     )
 
     def name_of(self, aggregate: AggregateMaintenance) -> str:

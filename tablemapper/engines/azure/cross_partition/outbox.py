@@ -213,14 +213,14 @@ class Deadline:
             raise DeadlineExceeded("the deadline is over")
         return seconds_left
 
-    def again(self, attempt: int, lost: NoResponse | None = None) -> Effects[None]:
+    def again(self, attempt: int, no_response: NoResponse | None = None) -> Effects[None]:
         """Wait before another attempt.
 
         Raises:
             DeadlineExceeded: there is no time left.
         """
-        self.doubt |= lost is not None
-        step = pause((yield from self.check()), attempt, lost)
+        self.doubt |= no_response is not None
+        step = pause((yield from self.check()), attempt, no_response)
         if step is None:
             raise DeadlineExceeded("the deadline is over")
         yield step
@@ -255,8 +255,10 @@ class Deadline:
 def put_works(patience: Deadline, puts: Sequence[PutRow]) -> Iterable[Effects[bool]]:
     """Yield the works that put rows: those of one partition together."""
     places: dict[tuple[str, str], dict[str, RowChange]] = {}
-    for put in puts:  # (an intent may name a row twice, of an index that was once maintained by two definitions)
-        places.setdefault((put.table, put.partition), {})[put.row] = RowChange("upsert", put.row, put.members)
+    for row_put in puts:  # (an intent may name a row twice, of an index that was once maintained by two definitions)
+        places.setdefault((row_put.table, row_put.partition), {})[row_put.row] = RowChange(
+            "upsert", row_put.row, row_put.members
+        )
     for (table, partition), changes in places.items():
         batch: list[RowChange] = []
         room = _ROOM

@@ -65,42 +65,42 @@ class GroupMaintenance:
     def change(
         self,
         key: tuple[str, str],
-        found: Entity | None,
+        group_row: Entity | None,
         change: RowChange,
         intent: Intent,
         timeout: float,
         *,
-        lost: bool = False,
+        may_lack_rows: bool = False,
     ) -> Effects[list[RowChange]]:
         """Return a change of a group with those of the rows that indexes have of it.
 
         Args:
             key: of the group.
-            found: the group as it was read.
+            group_row: the group as it was read.
             change: of it.
             intent: of the transaction; it gets what is to be done in other partitions.
             timeout: seconds after which to give up, if no answer comes.
-            lost: whether rows of indexes may be missing: those to be deleted are looked for, and the others put anyhow.
+            may_lack_rows: whether rows of indexes may be missing: those to be deleted are looked for, and the others put anyhow.
         """
         codec = codec_of(self.aggregate.model)
         new = None if change.kind == "delete" else {ETAG: "", PARTITION: key[0], ROW: key[1], **change.members}
         row_before, row_after = [
-            None if entity is None or HIDDEN_PREFIX in entity else codec.row(entity) for entity in (found, new)
+            None if entity is None or HIDDEN_PREFIX in entity else codec.row(entity) for entity in (group_row, new)
         ]
         try:
-            rows = _index_changes(self.inner, row_before, row_after, whole=lost)
+            rows = _index_changes(self.inner, row_before, row_after, with_unchanged=may_lack_rows)
             ops = rows_elsewhere(self.outer, self.marks, row_before, row_after, CrossPartitionWrite(intent))
         except InvalidEntity as error:  # (its entities are written: a key of an index is too long)
             _log.warning("%s; the group is not shown", error)
             hidden = {name: value for name, value in change.members.items() if name.startswith(OURS)}
             change = attrs.evolve(change, members={**hidden, HIDDEN_PREFIX: True})
-            rows = _index_changes(self.inner, row_before, None, whole=lost)
+            rows = _index_changes(self.inner, row_before, None, with_unchanged=may_lack_rows)
             intent.puts, intent.deletes = [], []
             ops = rows_elsewhere(self.outer, self.marks, row_before, None, CrossPartitionWrite(intent))
         changes = [attrs.evolve(change, members={**change.members, **ops_member(ops)})]
         for row_change in rows:
             get = GetEntity(self.aggregate.model.table, key[0], row_change.row)
-            if not lost or row_change.kind != "delete" or (yield from read(get, timeout)) is not None:
+            if not may_lack_rows or row_change.kind != "delete" or (yield from read(get, timeout)) is not None:
                 changes.append(row_change)
         return [*changes, intent.change("C")] if intent else changes
 
@@ -146,7 +146,7 @@ def add(
             changes = [RowChange("insert", mark, of) for mark, (of, _) in marks.items()]
             if change is not None:
                 changes += yield from upkeep.change(
-                    (partition, row), group.found, change, intent, timeout, lost=damaged
+                    (partition, row), group.row_read, change, intent, timeout, may_lack_rows=damaged
                 )
                 changes += group.values.changes()
             changes += [RowChange("delete", mark, {}, "*") for mark in spent[: MAX_CHANGES - len(changes)]]
@@ -191,7 +191,7 @@ class LoadedGroup:
 
     aggregate: AggregateMaintenance
     key: tuple[str, str]
-    found: Entity | None
+    row_read: Entity | None
     hidden: HiddenProperties
     values: ValueCounts
 
@@ -281,7 +281,7 @@ def changed(group: LoadedGroup, deltas: Sequence[Changes], room: int, *, anyway:
     Raises:
         InvalidEntity: it would have too many values.
     """
-    aggregate, key, entity, hidden = group.aggregate, group.key, group.found, group.hidden
+    aggregate, key, entity, hidden = group.aggregate, group.key, group.row_read, group.hidden
     groups, state = aggregate.aggregate, group.state
     group.values.add(_value_changes(aggregate, deltas))
     group.values.settle(room)
@@ -358,10 +358,12 @@ def check_room(
             raise _too_many(aggregate.model.name, (delta_of_intent.partition, delta_of_intent.row))
 
 
-def _index_changes(duties: Maintenance, before: Row | None, after: Row | None, *, whole: bool) -> list[RowChange]:
+def _index_changes(
+    duties: Maintenance, before: Row | None, after: Row | None, *, with_unchanged: bool
+) -> list[RowChange]:
     """Return the changes of the rows that indexes have of a group in its partition; whole: also of those that stay."""
     changes = ChangeSet()
-    if before is not None and after is not None and not whole:
+    if before is not None and after is not None and not with_unchanged:
         changes.changed(duties, [(before[:-1], after[:-1])])
     else:
         changes.removed(duties, [] if before is None else [before[:-1]])

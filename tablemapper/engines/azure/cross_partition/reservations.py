@@ -135,10 +135,10 @@ class Reservations:
             return True
         return False
 
-    def end(self, value: ReserveValue, *, done: bool) -> Effects[None]:
+    def end(self, value: ReserveValue, *, is_done: bool) -> Effects[None]:
         """Make the holder of a value that was passed on the only one, or take back what was not done."""
         if value.was is None:
-            if not done:
+            if not is_done:
                 yield from self.release(ReleaseValue(value.table, value.partition, value.row, self.intent.op))
             return
         attempt = 0
@@ -151,7 +151,7 @@ class Reservations:
                 BASE_PARTITION: reservation[BASE_PARTITION],
                 BASE_ROW: reservation[NEXT_ROW],
             }
-            only = RowChange("replace", value.row, next_one if done else _holder(reservation), reservation[ETAG])
+            only = RowChange("replace", value.row, next_one if is_done else _holder(reservation), reservation[ETAG])
             if (yield from self._send(value, only, attempt)):
                 return
             attempt += 1

@@ -88,11 +88,11 @@ class ValueCounts:
     def _keyed(self, numbers: Iterable[int]) -> dict[str, int]:
         return {page_key(number, self._key[1]): number for number in numbers}
 
-    def needed(self, more: Counts) -> dict[str, int]:
+    def needed(self, changes: Counts) -> dict[str, int]:
         """Return the row keys of the pages that have to be read before changes are added, each with its number."""
         numbers = {
             page.number
-            for slot, of_slot in more.items()
+            for slot, of_slot in changes.items()
             for value, count in of_slot.items()
             if (page := self._page(slot, value)) is not None and self._matters(page, value, count)
         }
@@ -167,10 +167,10 @@ class ValueCounts:
         changed_counts = self._pending.get(page.slot, {})
         return {value: count for value, count in changed_counts.items() if self._page(page.slot, value) is page}
 
-    def _merged(self, page: ValuePage, changed: Mapping[Any, int] | None = None) -> dict[Any, int]:
+    def _merged(self, page: ValuePage, counts: Mapping[Any, int] | None = None) -> dict[Any, int]:
         """Return how often each value of a range is there, of a page that was read; ``changed``: in it, where that is known."""
         values = dict(self._loaded[page.number])
-        for value, count in (self._changed_in(page) if changed is None else changed).items():
+        for value, count in (self._changed_in(page) if counts is None else counts).items():
             values[value] = values.get(value, 0) + count
         return {value: count for value, count in values.items() if count}
 
@@ -188,7 +188,7 @@ class ValueCounts:
         for slot in {**self._pages, **self._pending}:
             pages = self._pages.get(slot, ())
             merged = [self._merged(page) for page in pages] if pages else [self._pending[slot]]
-            counts[slot] = {value: count for one in merged for value, count in one.items()}
+            counts[slot] = {value: count for page_counts in merged for value, count in page_counts.items()}
         return counts
 
     # -- written
@@ -228,10 +228,10 @@ class ValueCounts:
         self._pages = {slot: pages for slot, pages in self._pages.items() if pages}
 
     def _replaced(
-        self, page: ValuePage, changed: Iterable[Any], chunks: Sequence[Mapping[Any, int]]
+        self, page: ValuePage, changed_values: Iterable[Any], chunks: Sequence[Mapping[Any, int]]
     ) -> list[ValuePage]:
         """Return the pages that take the place of one, with what has changed of its values."""
-        for value in changed:
+        for value in changed_values:
             del self._pending[page.slot][value]
         if not chunks:
             self._values_of_pages[page.number] = []

@@ -67,7 +67,7 @@ class AzureMigrations:
         self._table = catalogue
         self._times = times
         self.look()
-        driver.names = lambda: names_of(self._held.value)
+        driver.names = lambda: names_of(self._catalogue.value)
 
     @classmethod
     def open(
@@ -106,7 +106,7 @@ class AzureMigrations:
 
     def look(self) -> None:
         """Read the catalogue as it is now."""
-        self._held = self._read()
+        self._catalogue = self._read()
 
     def _read(self) -> StoredCatalogue:
         catalogue = self.run(read_catalogue(self._table, self.timeout))
@@ -116,15 +116,15 @@ class AzureMigrations:
 
     def forms(self) -> Forms:
         """Return the forms of the classes of the store."""
-        return self._held.value.models
+        return self._catalogue.value.models
 
     def history(self) -> History:
         """Return the migrations that were started, in that order."""
-        return self._held.value.history
+        return self._catalogue.value.history
 
     def dropped(self, new: Mapping[str, Iterable[Model]]) -> frozenset[str]:
         """Return the labels of what migrations drop, and of other definitions of the same names that are older than they."""
-        return dropped_labels(self._held.value, new)
+        return dropped_labels(self._catalogue.value, new)
 
     def count(self, name: str) -> int:
         """Return the number of entities of a class."""
@@ -137,13 +137,13 @@ class AzureMigrations:
 
     def under_way(self) -> str | None:
         """Return the id of the migration that copies, or has begun to."""
-        running = self._held.value.history.running
+        running = self._catalogue.value.history.running
         return None if running is None else running.id
 
     def begin(self, transition: Transition) -> TableReplacement:
         """Start a migration that copies, from the beginning."""
-        times = self._held.head.times(self._times)
-        run = AzureReplacement(transition, self._held, self._table, self._name, times, self.timeout, self._driver)
+        times = self._catalogue.head.times(self._times)
+        run = AzureReplacement(transition, self._catalogue, self._table, self._name, times, self.timeout, self._driver)
         try:
             run.begin()
         except BaseException:
@@ -153,7 +153,7 @@ class AzureMigrations:
 
     def discard(self, name: str) -> None:
         """Abandon a migration that is under way, and delete the tables that it copied to."""
-        running = self._held.value.history.running
+        running = self._catalogue.value.history.running
         if running is not None and running.id == name:
             self.run(abandoned(self._table, running.kept, self.timeout))
         self.look()
@@ -169,10 +169,10 @@ class AzureMigrations:
     def take_over(self, schema: Schema) -> bool:
         """Add to the catalogue what classes declare, as opening them does; return whether anything was added."""
         check_models(schema, self._table)
-        generation = self._held.head.generation
+        generation = self._catalogue.head.generation
         self.run(open_catalogue(self._table, schema, self.timeout, self._times))
         self.look()
-        return self._held.head.generation != generation
+        return self._catalogue.head.generation != generation
 
     def _change(
         self,
@@ -185,7 +185,7 @@ class AzureMigrations:
         Raises:
             Outdated: it is another one by now.
         """
-        seen, draft, value = self._held.head.generation, self._draft(), self._held.value
+        seen, draft, value = self._catalogue.head.generation, self._draft(), self._catalogue.value
 
         def change(catalogue: StoredCatalogue) -> Catalogue | None:
             nonlocal value
@@ -211,12 +211,12 @@ class AzureMigrations:
         self._publish(
             lambda catalogue: catalogue.value if is_undone(catalogue.value, id) else retired(draft, catalogue.value, id)
         )
-        if is_undone(self._held.value, id):
+        if is_undone(self._catalogue.value, id):
             return False
         entry = self.history().current(id)
         assert entry is not None
         if entry.drops:
-            ended_classes = dropped_classes(self._held.value, id)
+            ended_classes = dropped_classes(self._catalogue.value, id)
             labels, late = _parts(entry.drops, ended_classes, self.forms())
             self._publish(partial(_disabled, labels))
             self._erase(labels, ended_classes)
@@ -248,7 +248,7 @@ class AzureMigrations:
     def _delete_kept(self, of: Callable[[AppliedSpec], bool]) -> list[AppliedSpec]:
         """Delete the tables that some migrations keep, once every program knows of these; return those that kept some."""
         if any(applied.kept for applied in self.history() if of(applied)):
-            self._wait(self._held.head.times(self._times).settled)
+            self._wait(self._catalogue.head.times(self._times).settled)
             self.look()  # (another run may have done it meanwhile, and a table may have its name again)
         applied_keeping = [applied for applied in self.history() if of(applied) and applied.kept]
         self.run(deleted_tables([name for applied in applied_keeping for name in applied.kept], self.timeout))
@@ -266,19 +266,21 @@ class AzureMigrations:
 
     def _wait(self, seconds: float) -> None:
         """Wait until the catalogue has been for some time as it was looked at: then every process knows of it."""
-        since = int(Stamp(self._held.head.etag))
+        since = int(Stamp(self._catalogue.head.etag))
         while self.run(waited(self._table, since, seconds, self.timeout)):
             pass
 
-    def _erase(self, labels: Collection[str], ended: Collection[str], before: OpenClasses | None = None) -> None:
+    def _erase(
+        self, labels: Collection[str], ended_classes: Collection[str], before: OpenClasses | None = None
+    ) -> None:
         """Delete the rows of indexes and of classes, and take all out of groups, once nobody writes them any more.
 
         Args:
             labels: of indexes and aggregates.
-            ended: the classes, and aggregates that nobody reads.
+            ended_classes: the classes, and aggregates that nobody reads.
             before: the classes that have them; None: as they are now.
         """
-        outbox = Outbox(self._table, self._held.head.times(self._times))
+        outbox = Outbox(self._table, self._catalogue.head.times(self._times))
         times = outbox.times
         self._wait(max(times.settled, times.lease + times.deadline))
         classes = self._classes()
@@ -288,11 +290,15 @@ class AzureMigrations:
         )
         works, classes = list[Callable[[GroupWriter], Effects[None]]](), before or classes
         for model in classes.models:
-            if model.name in ended:
+            if model.name in ended_classes:
                 names_in_table = {name for name, form in self.forms().items() if form.table == model.table}
-                works.append(partial(GroupWriter.erased, model=model, alone=names_in_table <= set(ended)))
+                works.append(partial(GroupWriter.erased, model=model, alone=names_in_table <= set(ended_classes)))
             else:
-                parts = [part for part in parts_of(classes.maintained(model)) if label_of(part) in {*labels} - {*ended}]
+                parts = [
+                    part
+                    for part in parts_of(classes.maintained(model))
+                    if label_of(part) in {*labels} - {*ended_classes}
+                ]
                 works += [partial(GroupWriter.emptied, part=part) for part in parts]
         for work in works:
             self._until_done(classes, outbox, work)

@@ -253,25 +253,25 @@ class AzureReplacement:
         self.run(abandoned(self.table, self._entry.kept, self.timeout))
 
 
-def abandoned(table: str, kept: Sequence[str], timeout: float) -> Effects[None]:
+def abandoned(table: str, kept_tables: Sequence[str], timeout: float) -> Effects[None]:
     """End a run that made some tables, unless it is over, and let programs write again; delete those that the store has not.
 
     Args:
         table: of the catalogue.
-        kept: the tables; the first is that of a catalogue, which is nobody's afterwards.
+        kept_tables: the tables; the first is that of a catalogue, which is nobody's afterwards.
         timeout: seconds after which to give up, if no answer comes.
     """
 
     def without(catalogue: StoredCatalogue) -> Catalogue | None:
         history = catalogue.value.history
-        if history.running is None or history.running.kept != kept:
+        if history.running is None or history.running.kept != kept_tables:
             return None
         return attrs.evolve(catalogue.value, history=history.without(history.running), frozen=None)
 
     catalogue = yield from changed(table, timeout, without)
     # (It may have switched, and another one may have replaced its tables since.)
     has = {*names_of(catalogue.value).values(), *(name for entry in catalogue.value.history for name in entry.kept)}
-    yield from deleted_tables([kept[0], *(name for name in kept if name not in has)], timeout)
+    yield from deleted_tables([kept_tables[0], *(name for name in kept_tables if name not in has)], timeout)
 
 
 def deleted_tables(names: Iterable[str], timeout: float) -> Effects[None]:

@@ -114,16 +114,16 @@ def in_partitions(partition: Bound, row: Bound = EVERYTHING) -> list[Filter]:
     return [*_of_bound(PARTITION, partition), *_of_bound(ROW, row)]
 
 
-def in_index(key_range: KeyRange, prefix: str, *, whole: bool) -> list[Filter]:
+def in_index(key_range: KeyRange, prefix: str, *, is_exact: bool) -> list[Filter]:
     """Return what says that a row of an index is in a range.
 
     Args:
         key_range: the range of what the index itself gives.
         prefix: what the row keys of the index begin with.
-        whole: whether nothing follows in the row key what the index gives.
+        is_exact: whether nothing follows in the row key what the index gives.
     """
     partition = list(_of_bound(PARTITION, key_range.partition))
-    if whole:
+    if is_exact:
         return [*partition, *_of_bound(ROW, key_range.row)]
     row = key_range.row
     low = row.lo + END if row.point else _edge_above(row.lo)

@@ -272,7 +272,7 @@ class _Reading:
         index = self._index
         if index is not None:
             table = index.model.table if self._remote else self._model.table
-            parts = in_index(span, self._prefix, whole=self._exact)
+            parts = in_index(span, self._prefix, is_exact=self._exact)
             yield self._find(table, span, parts, after, since)
             return
         rows: list[tuple[Bound, list[Filter]]] = [(span.row, [])]
@@ -501,7 +501,7 @@ class _Reading:
     def _sorted(self, after: Position | None) -> Iterator[_Result]:
         """Yield all that is found in the order of the plan, with the values that it is sorted by in front of the place."""
         plan, spending = self._plan, self._spending
-        values = sort_values(plan, lambda joined, layout: self._laid_out(joined[0], joined[1], layout))
+        values = sort_values(plan, lambda pair, layout: self._laid_out(pair[0], pair[1], layout))
         rows: list[_Result] = []
         for rank, place, source in self._joins(self.entries(None)):
             if spending is not None and plan.sorted:  # (else rows are counted where they are handed out)

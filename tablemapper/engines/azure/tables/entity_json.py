@@ -187,11 +187,11 @@ def members_of(field: FieldModel, value: Any) -> Entity:
     return members
 
 
-def included(index: IndexMaintenance, row: Sequence[Any], stored: StoredNames = ()) -> Entity:
+def included(index: IndexMaintenance, row: Sequence[Any], stored_names: StoredNames = ()) -> Entity:
     """Return the members of what the row of an index holds beside keys."""
     members: Entity = {}
     for field, value in zip(index_columns(index.owner, index.model), row[4:], strict=True):
-        members |= members_of(as_stored(field, stored), value)
+        members |= members_of(as_stored(field, stored_names), value)
     return members
 
 
@@ -272,9 +272,9 @@ def _moment(text: str) -> str:
     return f"{head}.{fraction[:6]:0<6}Z"
 
 
-def _put_extra(members: Entity, row: Row, extra: str, stored: StoredNames) -> None:
+def _put_extra(members: Entity, row: Row, extra: str, stored_names: StoredNames) -> None:
     for name, (edm, value) in msgspec.json.decode(extra).items():
-        for property, stored_name in stored:
+        for property, stored_name in stored_names:
             if stored_name == name:
                 raise InvalidEntity(
                     str(row[:2]),
@@ -283,11 +283,11 @@ def _put_extra(members: Entity, row: Row, extra: str, stored: StoredNames) -> No
         _write(members, name, edm, value)
 
 
-def _extra(entity: Members, known: frozenset[str], nothing: str | None) -> str | None:
+def _extra(entity: Members, known_names: frozenset[str], nothing: str | None) -> str | None:
     """Return the undeclared properties in stored form, or what stands for none."""
     undeclared = {}
     for name in sorted(properties(entity)):
-        if name not in known and not name.startswith(OURS):
+        if name not in known_names and not name.startswith(OURS):
             edm = edm_of(entity, name)
             value = entity[name]
             if edm == "Double" and isinstance(value, str):

@@ -107,15 +107,15 @@ class _Fresh:
 
     response_class: Any = WholeHead
     monotonic: Final = staticmethod(time.monotonic)
-    _used = 0.0
+    _used_at = 0.0
 
     def request(self, *args: Any, **options: Any) -> None:
-        self._used = self.monotonic()
+        self._used_at = self.monotonic()
         super().request(*args, **options)  # type: ignore[misc]
 
     @property
     def is_connected(self) -> bool:
-        return super().is_connected and self.monotonic() - self._used < _IDLE  # type: ignore[misc]
+        return super().is_connected and self.monotonic() - self._used_at < _IDLE  # type: ignore[misc]
 
 
 class Connection(_Fresh, HTTPConnection): ...

@@ -28,9 +28,9 @@ class TransactionChunk:
     """Operations in one partition, which one transaction may take."""
 
     operations: Sequence[Operation]
-    written: int = 0
+    written_count: int = 0
     error: BaseException | None = None
-    followed: bool = True
+    is_followed: bool = True
     """Whether what follows from it was done."""
 
 
@@ -40,7 +40,7 @@ def insert(
     outbox: Outbox,
     size: int,
     timeout: float,
-    written: list[int],
+    counts: list[int],
 ) -> Effects[None]:
     """Insert entities: each transaction is of one partition, and has as many of them as it takes.
 
@@ -50,7 +50,7 @@ def insert(
         outbox: of the process.
         size: how many a transaction is expected to take.
         timeout: as for `write`.
-        written: gets numbers of entities that were written.
+        counts: gets numbers of entities that were written.
 
     Raises:
         EntityExists, UniqueViolation, InvalidTransaction, OutcomeUnknown: of a transaction; others may have been written.
@@ -58,7 +58,7 @@ def insert(
     rounds = _rounds(operations, size)
     while rounds:
         chunks = yield from _run_round(current, rounds, outbox, timeout)
-        written += [chunk.written for chunk in chunks]
+        counts += [chunk.written_count for chunk in chunks]
         errors = [chunk.error for chunk in chunks if chunk.error is not None]
         for error in [*[error for error in errors if isinstance(error, OutcomeUnknown)], *errors]:
             raise error  # (of the others it is known that nothing was written)
@@ -106,7 +106,7 @@ def _run_round(
         yield from afterwards(says, _follow_up(current, following, timeout, outbox), otherwise=False)
     ):
         for chunk in chunks:
-            chunk.followed = False
+            chunk.is_followed = False
     return chunks
 
 
@@ -140,5 +140,5 @@ def _write_chunk(
         except Exception as error:
             chunk.error = error
             return
-        chunk.written += len(batch)
+        chunk.written_count += len(batch)
         operations = operations[len(batch) :]

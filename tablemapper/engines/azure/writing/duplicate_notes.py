@@ -45,10 +45,10 @@ class DuplicateNote:
     etag: str
 
 
-def by_value(found: Iterable[DuplicateNote]) -> list[DuplicateValue]:
+def by_value(notes: Iterable[DuplicateNote]) -> list[DuplicateValue]:
     """Return the values that are held twice, each with the entities that hold it."""
     holders: dict[tuple[str, tuple[str, str]], dict[tuple[str, str], None]] = {}
-    for note in found:
+    for note in notes:
         holders.setdefault((note.label, note.value), {}).update(dict.fromkeys([note.holder, note.entity]))
     return [DuplicateValue(label, value, tuple(keys)) for (label, value), keys in holders.items()]
 

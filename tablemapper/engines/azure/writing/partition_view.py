@@ -43,7 +43,7 @@ class PartitionView:
         """By row key: what the service is to find; None: nothing."""
         self.blind: set[str] = set()
         """The entities that are written whatever is there."""
-        self.others: dict[str, Entity | None] = {}
+        self.index_rows: dict[str, Entity | None] = {}
         """Rows of indexes."""
         self.afresh: bool = False
         """Whether everything was read."""
@@ -75,7 +75,7 @@ class PartitionView:
         self.rows.clear()
         self.etags.clear()
         self.blind.clear()
-        self.others.clear()
+        self.index_rows.clear()
         self.afresh = afresh
         models_by_row = {
             operation.row: operation.model for operation in self.operations if afresh or not self._assumed(operation)
@@ -88,9 +88,9 @@ class PartitionView:
         etag, old = operation.etag, operation.old
         if etag is None and operation.entity is not None and operation.change is None:
             # (Whatever is there is to be written: that it is what was read, is likely. A request that comes late is refused.)
-            stored = stored_row(operation.entity)
-            if stored is not None and stored[:2] == operation.key:
-                old, etag = stored, stored[2]
+            last_row = stored_row(operation.entity)
+            if last_row is not None and last_row[:2] == operation.key:
+                old, etag = last_row, last_row[2]
         if operation.verb == "insert":
             self.rows[place], self.etags[operation.row] = None, None
             return True
@@ -128,7 +128,7 @@ class PartitionView:
         carried = {operation.row: operation.old for operation in self.operations if operation.old is not None}
         for (row, model), entity in zip(models_by_row.items(), entities, strict=False):
             if model is None:
-                self.others[row] = entity
+                self.index_rows[row] = entity
                 continue
             self.etags[row] = None if entity is None else entity[ETAG]
             is_of_class = entity is not None and self.classes.claims(model, self.partition, row)
@@ -220,10 +220,10 @@ class PartitionView:
         return None if index_row is None else (partition, index_row[BASE_ROW])
 
     def _index_row(self, row: str) -> Entity | None:
-        if row not in self.others:
+        if row not in self.index_rows:
             self._missing[row] = None
             return None
-        return self.others[row]
+        return self.index_rows[row]
 
 
 def same_write(model: Model, row: Row, other: Row) -> bool:

@@ -294,7 +294,7 @@ class _Transaction:
         for row in rewrites:
             yield RowChange("upsert", local_key(index, row), members(row))
         for key in deleted:
-            if self._view.others.get(key, self) is None:
+            if self._view.index_rows.get(key, self) is None:
                 _log.warning("%s: the row %r was missing", index.label, key)
             else:
                 yield RowChange("delete", key, {}, "*")
@@ -315,14 +315,14 @@ class _Transaction:
 
     def tell(self, etags: Mapping[str, str | None], operations: Sequence[Operation]) -> None:
         """Give the operations what was stored, with the ETags by row key; what has none has one that nobody knows."""
-        rows = self.written()
+        rows = self.rows_written()
         for operation, change in zip(operations, self.decision.entities, strict=True):
             operation.old = change.old
             if (row := rows.get(operation.row)) is not None:
                 etag = etags.get(operation.row)
                 operation.new = (*row[:2], _UNKNOWN if etag is None else Stamp(etag), *row[FIRST:])
 
-    def written(self) -> dict[str, Row]:
+    def rows_written(self) -> dict[str, Row]:
         """Return the entities that the transaction leaves, as they are read, by row key."""
         rows: dict[str, Row] = {}
         for change, ops in zip(self.decision.entities, self.outer.ops, strict=True):
@@ -360,7 +360,7 @@ class _Transaction:
 class _Attempt:
     """One attempt to write: what is sent before the transaction, the transaction, and what follows it."""
 
-    made: _Transaction
+    tx: _Transaction
     known: PartitionView
     outbox: Outbox
     patience: Deadline
@@ -371,7 +371,7 @@ class _Attempt:
 
     @property
     def intent(self) -> Intent:
-        return self.made.intent
+        return self.tx.intent
 
     def run(self) -> Effects[Mapping[str, str | None] | None]:
         """Return the ETags of what was written, by row key; None: nothing was written, as others were faster."""
@@ -420,8 +420,8 @@ class _Attempt:
         if view.afresh:  # (else the error may be another one: that of the entity itself comes first)
             written_keys = {(view.partition, operation.row) for operation in view.operations}
             for take, holder in zip(intent.takes, results, strict=True):
-                if isinstance(holder, tuple) and (holder not in written_keys or self.made.keeps(holder, take)):
-                    raise self.made.taken_by(holder, take)
+                if isinstance(holder, tuple) and (holder not in written_keys or self.tx.keeps(holder, take)):
+                    raise self.tx.taken_by(holder, take)
         return False
 
     def _give_up(self) -> Effects[None]:
@@ -455,7 +455,7 @@ class _Attempt:
 
     def _commit_with_finished(self) -> Effects[Mapping[str, str | None] | None]:
         """Commit, and delete what earlier writes have left in the partition that is finished, if that is there."""
-        places, room = self.outbox.places, MAX_CHANGES - len(self.made.changes)
+        places, room = self.outbox.places, MAX_CHANGES - len(self.tx.changes)
         if not self.known.afresh:  # (a first attempt may have been refused for them: who sweeps was faster)
             self.finished = places.take(self.intent.place, room)
         are_gone = False
@@ -471,7 +471,7 @@ class _Attempt:
 
     def _commit(self) -> Effects[Mapping[str, str | None] | None]:
         """Send the transaction until it is known what came of it; None: it was refused, and nothing was written."""
-        tx, first = self.made, self.known.operations[0]
+        tx, first = self.tx, self.known.operations[0]
         if not tx.changes:
             return {}
         etags = yield from outcome(tx.commit(self.pending, self.finished), first, self.patience, self._was_done)
@@ -488,14 +488,14 @@ class _Attempt:
             OutcomeUnknown: nobody knows.
         """
         if not self.intent:
-            return (yield from _was_done(self.made, self.known, refusal))
+            return (yield from _was_done(self.tx, self.known, refusal))
         intent, attempt = self.intent, 0
         while True:
             entity = yield from read(GetEntity(intent.table, intent.partition, intent.row), self.known.timeout)
             if entity is not None and entity["state"] != "P":
                 return entity["state"] in ("C", "D")
             late = entity is None and (yield from self.outbox.is_late(self.patience))
-            if late and (yield from _was_done(self.made, self.known, refusal)):  # (it was carried out, and is gone)
+            if late and (yield from _was_done(self.tx, self.known, refusal)):  # (it was carried out, and is gone)
                 return True
             try:  # (from then on it never can be)
                 yield GroupTransaction(
@@ -539,7 +539,7 @@ def _was_done(tx: _Transaction, view: PartitionView, refusal: ErrorResponse) -> 
 
 def _etags(tx: _Transaction, view: PartitionView) -> Effects[dict[str, str | None]]:
     """Return the ETags of entities that were written, by row key, without those that others have changed since."""
-    rows, models = tx.written(), {operation.row: operation.model for operation in view.operations}
+    rows, models = tx.rows_written(), {operation.row: operation.model for operation in view.operations}
     works = [read(GetEntity(view.table, view.partition, row), view.timeout) for row in rows]
     etags: dict[str, str | None] = {}
     for (key, row), entity in zip(rows.items(), (yield from side_by_side(works)), strict=True):
