@@ -18,7 +18,6 @@ PACKAGE = Path(tablemapper.__file__).parent
 BUDGETS: dict[str, tuple[float, int, int]] = {
     ".": (3.0, 0, 0),  # (users know them: `Event.written`, `Progress.done`)
     "engines": (2.0, 0, 0),  # (the protocol's own words: `needed`, `lacking`, `BuildStep.done`)
-    "engines/azure": (18.0, 53, 7),
     "query": (2.0, 0, 0),
     "store": (3.1, 0, 0),  # (`BuildReport.done`, `Event.written`, `rest=`)
 }

@@ -2,7 +2,7 @@
 
 It is *announced* first; what is built anew is *disabled* before that, until it is empty. Once every process knows of it,
 it is *building*: each write marks its entity, and adds all that it is. When no write is under way any more that does
-not, a builder reads all entities in the order of their keys, and does the same to those without the mark, which changes
+not, a builder reads all entities in the order of their keys. It does the same to those without the mark, and changes
 nothing else of them. At the end it is *ready*.
 
 So an entity is added once, whoever comes first, and a build that ends early goes on where it was: a row of the
@@ -65,7 +65,7 @@ _WAIT = 1.0  # seconds between two looks at what others do
 
 @attrs.frozen
 class BuildProgress:
-    """How far a build has come, as its row in the catalogue says."""
+    """The progress of a build, as its row in the catalogue says."""
 
     etag: str | None = None
     """None: there is no row."""
@@ -88,22 +88,22 @@ class BuildProgress:
         return RowChange("insert" if self.etag is None else "replace", name, members, self.etag)
 
 
-def _progress_of(found: Entity | None) -> BuildProgress:
-    if found is None:
+def _progress_of(entity: Entity | None) -> BuildProgress:
+    if entity is None:
         return BuildProgress()
-    where = found.get("partition"), found["row"]
-    return BuildProgress(found[ETAG], found["by"], *where, found["done"], found["over"], int(found["trouble"]))
+    where = entity.get("partition"), entity["row"]
+    return BuildProgress(entity[ETAG], entity["by"], *where, entity["done"], entity["over"], int(entity["trouble"]))
 
 
 def progress(table: str, names: Sequence[str], timeout: float) -> Effects[list[BuildProgress]]:
     """Return how far some jobs have come."""
-    found = yield from side_by_side([read(GetEntity(table, JOBS, name), timeout) for name in names])
-    return [_progress_of(one) for one in found]
+    entities = yield from side_by_side([read(GetEntity(table, JOBS, name), timeout) for name in names])
+    return [_progress_of(entity) for entity in entities]
 
 
 @attrs.define(eq=False)
 class Builder:
-    """What one process builds.
+    """The builds of one process.
 
     Args:
         table: of the catalogue.
@@ -129,14 +129,14 @@ class Builder:
         """Build the next entities, at most so many, or wait for others; None if nothing of some labels is to be built."""
         began: float = yield ReadClock()
         classes = yield from self.current.look()
-        job = next((one for one in classes.catalogue.jobs if _is_wanted(one, classes, labels)), None)
+        job = next((job_spec for job_spec in classes.catalogue.jobs if _is_wanted(job_spec, classes, labels)), None)
         if job is None:
             return (yield from self._take_up(classes, labels))
         states = [classes.catalogue.states[label] for label in sorted(job.targets)]
-        now = yield from server_time(self.table, self.timeout)
-        left = max(state.since for state in states) / 1e6 + self.outbox.times.settled - now / 1e6
-        if left > 0:
-            yield Sleep(min(left, _WAIT))
+        server_now = yield from server_time(self.table, self.timeout)
+        seconds_left = max(state.since for state in states) / 1e6 + self.outbox.times.settled - server_now / 1e6
+        if seconds_left > 0:
+            yield Sleep(min(seconds_left, _WAIT))
             return BuildStep(f"{job.owner}, once every process knows of it", 0, 0, 0)
         waits = BuildStep(f"{job.owner}, once every process knows of it", 0, 0, 0)
         if any(state.state == "disabled" for state in states):
@@ -147,110 +147,120 @@ class Builder:
                     yield from overwriter.emptied(part)
             except DeadlineExceeded:
                 return waits
-            yield from changed(self.table, self.timeout, lambda held: _moved(held, job, "disabled", "announced"))
+            yield from changed(
+                self.table, self.timeout, lambda catalogue: _moved(catalogue, job, "disabled", "announced")
+            )
             return waits
         if any(state.state == "announced" for state in states):
-            yield from changed(self.table, self.timeout, lambda held: _moved(held, job, "announced", "building"))
+            yield from changed(
+                self.table, self.timeout, lambda catalogue: _moved(catalogue, job, "announced", "building")
+            )
             return waits
-        return (yield from self._go_on(classes, job, most, now))
+        return (yield from self._go_on(classes, job, most, server_now))
 
     def _take_up(self, classes: OpenClasses, labels: Collection[str] | None) -> Effects[BuildStep | None]:
         """Look once whether entities can have the values now that others had before them."""
-        wanted = [
+        labels_violated = [
             label
             for label, state in classes.unready.items()
             if state == "violated" and Label.of(label).owner in classes.schema.by_name
             if labels is None or label in labels
         ]
-        self._taken_up = bool(wanted) and not self._taken_up
+        self._taken_up = bool(labels_violated) and not self._taken_up
         if not self._taken_up:
             return None
-        ended: list[str] = []
-        for label in wanted:
+        freed: list[str] = []
+        for label in labels_violated:
             if not (yield from self._still_violated(classes, label)):
-                ended.append(label)
-        if ended:
-            left = {one.label for one in (yield from violations(self.table, self.timeout))}
+                freed.append(label)
+        if freed:
+            still_barred = {duplicate.label for duplicate in (yield from violations(self.table, self.timeout))}
 
-            def end(held: StoredCatalogue) -> Catalogue | None:
-                states = held.value.states
-                over = [one for one in ended if one not in left and one in states and states[one].state == "violated"]
-                return finished(_draft(()), held.value, over) if over else None
+            def end(catalogue: StoredCatalogue) -> Catalogue | None:
+                states = catalogue.value.states
+                over = [
+                    violated
+                    for violated in freed
+                    if violated not in still_barred and violated in states and states[violated].state == "violated"
+                ]
+                return finished(_draft(()), catalogue.value, over) if over else None
 
             yield from changed(self.table, self.timeout, end)
             yield from self.current.look()
-        return BuildStep(Label.of(wanted[0]).owner, 0, 0, 0, tuple(ended))
+        return BuildStep(Label.of(labels_violated[0]).owner, 0, 0, 0, tuple(freed))
 
     def _still_violated(self, classes: OpenClasses, label: str) -> Effects[bool]:
         model, name = classes.schema.by_name[Label.of(label).owner], Label.of(label).index
         mark, still = classes.marks.of[classes.index(model, name)].name, False
-        for one in (yield from violations(self.table, self.timeout)):
-            if one.label != label:
+        for duplicate in (yield from violations(self.table, self.timeout)):
+            if duplicate.label != label:
                 continue
             for attempt in range(2):
-                entity = yield from read(GetEntity(model.table, *one.entity), self.timeout)
+                entity = yield from read(GetEntity(model.table, *duplicate.entity), self.timeout)
                 row = None if entity is None else classes.readable(model, entity)
                 if row is None or of_writes(row).get(mark) != DUPLICATE:
-                    yield from forget(self.table, one)
+                    yield from forget(self.table, duplicate)
                     break
                 if attempt:
                     still = True
                     break
                 # (As if it had no mark: then it takes its values, if they are free.)
-                ops = {other: op for other, op in of_writes(row).items() if other != mark}
+                ops = {other_mark: op for other_mark, op in of_writes(row).items() if other_mark != mark}
                 old = (*row[:-1], row[-1]._replace(ops=ops))
-                what = Operation("build", model, *one.entity, new=row[:-1], old=old, etag=row[2])
-                yield from in_rounds(self.current, [what], self.outbox, 1, self.timeout)
+                operation = Operation("build", model, *duplicate.entity, new=row[:-1], old=old, etag=row[2])
+                yield from in_rounds(self.current, [operation], self.outbox, 1, self.timeout)
         return still
 
-    def _go_on(self, classes: OpenClasses, job: JobSpec, most: int, now: int) -> Effects[BuildStep]:
+    def _go_on(self, classes: OpenClasses, job: JobSpec, most: int, server_now: int) -> Effects[BuildStep]:
         """Build the next entities of a job, unless another builder does."""
-        (held,) = yield from progress(self.table, [job.name], self.timeout)
-        if held.etag is None:  # (who writes entities is named before, so that the next builder looks for what it left)
-            yield from self._note(job, attrs.evolve(held, by=self.id))
+        (job_state,) = yield from progress(self.table, [job.name], self.timeout)
+        if (
+            job_state.etag is None
+        ):  # (who writes entities is named before, so that the next builder looks for what it left)
+            yield from self._note(job, attrs.evolve(job_state, by=self.id))
             return BuildStep(job.owner, 0, 0, 0, pace=_QUICK)
-        is_mine = held.by == self.id
-        if not is_mine and (now - int(Stamp(held.etag))) / 1e6 <= self.outbox.times.lease:
+        is_mine = job_state.by == self.id
+        if not is_mine and (server_now - int(Stamp(job_state.etag))) / 1e6 <= self.outbox.times.lease:
             yield Sleep(_WAIT)
-            return BuildStep(job.owner, 0, held.done, 0)
+            return BuildStep(job.owner, 0, job_state.done, 0)
         if self._trouble is None or not is_mine:  # (a write may be unfinished)
-            self._trouble = now
-        after = attrs.evolve(held, by=self.id, trouble=max(held.trouble, self._trouble))
-        if held.over:
-            return (yield from self._end(job, after, now))
+            self._trouble = server_now
+        next_state = attrs.evolve(job_state, by=self.id, trouble=max(job_state.trouble, self._trouble))
+        if job_state.over:
+            return (yield from self._end(job, next_state, server_now))
         model = classes.schema.by_name[job.owner]
-        entities, last, over = yield from self._page(model, held, most)
+        entities, last_key, over = yield from self._page(model, job_state, most)
         trouble, self._trouble = self._trouble, None
         if (yield from self._add(classes, job, model, entities)):
             self._trouble = trouble
-        after = attrs.evolve(after, done=held.done + len(entities), over=over)
-        if last is not None:
-            after = attrs.evolve(after, partition=last[0], row=last[1])
-        yield from self._note(job, after)
-        return BuildStep(job.owner, len(entities), after.done, 0, pace=_QUICK)
+        next_state = attrs.evolve(next_state, done=job_state.done + len(entities), over=over)
+        if last_key is not None:
+            next_state = attrs.evolve(next_state, partition=last_key[0], row=last_key[1])
+        yield from self._note(job, next_state)
+        return BuildStep(job.owner, len(entities), next_state.done, 0, pace=_QUICK)
 
     def _page(
-        self, model: Model, held: BuildProgress, most: int
+        self, model: Model, job_state: BuildProgress, most: int
     ) -> Effects[tuple[list[Row], tuple[str, str] | None, bool]]:
         """Read the next entities of a class, the key that was read last, and whether that was the last of all."""
         parts = [visible()]
-        if held.partition is not None:
-            here = Comparison(PARTITION, "eq", "String", held.partition)
-            beyond = AllOf((here, Comparison(ROW, "gt", "String", held.row)))
-            parts.append(Comparison(PARTITION, "ge", "String", held.partition))
-            parts.append(AnyOf((Comparison(PARTITION, "gt", "String", held.partition), beyond)))
+        if job_state.partition is not None:
+            in_partition = Comparison(PARTITION, "eq", "String", job_state.partition)
+            beyond = AllOf((in_partition, Comparison(ROW, "gt", "String", job_state.row)))
+            parts.append(Comparison(PARTITION, "ge", "String", job_state.partition))
+            parts.append(AnyOf((Comparison(PARTITION, "gt", "String", job_state.partition), beyond)))
         find = QueryEntities(model.table, AllOf(tuple(parts)), top=min(most, MAX_PAGE))
         page: EntityPage = yield from read(find, self.timeout)
         while not page.entities and page.after is not None:
             page = yield from read(attrs.evolve(find, after=page.after), self.timeout)
         read_now, classes = page.entities, self.current.known
-        rows = [row for one in read_now if (row := classes.readable(model, one)) is not None]
-        last = (read_now[-1][PARTITION], read_now[-1][ROW]) if read_now else None
-        return rows, last, page.after is None
+        rows = [row for entity in read_now if (row := classes.readable(model, entity)) is not None]
+        last_key = (read_now[-1][PARTITION], read_now[-1][ROW]) if read_now else None
+        return rows, last_key, page.after is None
 
     def _add(self, classes: OpenClasses, job: JobSpec, model: Model, rows: Sequence[Row]) -> Effects[bool]:
         """Add entities that are not marked; return whether nothing of that is left to those who sweep."""
-        whole, singly = True, False
+        is_complete, singly = True, False
         for attempt in range(ATTEMPTS):
             marks = _marks(classes, job, model)
             operations = [
@@ -259,12 +269,12 @@ class Builder:
                 if not marked(marks, row)
             ]
             if not operations:
-                return whole
+                return is_complete
             size = 1 if singly else self.size(classes, model)
             chunks = yield from in_rounds(self.current, operations, self.outbox, size, self.timeout)
-            again: list[Operation] = []
+            pending: list[Operation] = []
             for chunk in chunks:
-                whole = whole and chunk.followed
+                is_complete = is_complete and chunk.is_followed
                 if chunk.error is None:
                     continue
                 if isinstance(chunk.error, UniqueViolation):
@@ -275,41 +285,50 @@ class Builder:
                         yield from bar(self.table, classes, chunk.operations[0], chunk.error, self.timeout)
                 elif not isinstance(chunk.error, EntityNotFound | PreconditionFailed | OutcomeUnknown | StoreError):
                     raise chunk.error
-                whole = whole and not isinstance(chunk.error, OutcomeUnknown | StoreError)
-                again += chunk.operations[chunk.written :]
-            if again:
+                is_complete = is_complete and not isinstance(chunk.error, OutcomeUnknown | StoreError)
+                pending += chunk.operations[chunk.written_count :]
+            if pending:
                 yield delay(attempt // 2)
-            gets = [read(GetEntity(model.table, one.partition, one.row), self.timeout) for one in again]
+            gets = [
+                read(GetEntity(model.table, operation.partition, operation.row), self.timeout) for operation in pending
+            ]
             entities = yield from side_by_side(gets)
             classes = yield from self.current.classes()
-            rows = [row for one in entities if one is not None and (row := classes.readable(model, one)) is not None]
+            rows = [
+                row
+                for entity in entities
+                if entity is not None and (row := classes.readable(model, entity)) is not None
+            ]
         raise StoreError(f"{model.name}: others write the same entities all the time; build again")
 
-    def _end(self, job: JobSpec, held: BuildProgress, now: int) -> Effects[BuildStep]:
+    def _end(self, job: JobSpec, job_state: BuildProgress, server_now: int) -> Effects[BuildStep]:
         """Have all that was left finished, and publish that something is built."""
         times = self.outbox.times
-        if held.trouble:
-            left = held.trouble / 1e6 + times.lease + times.deadline - now / 1e6
-            if left > 0:
-                yield from self._note(job, held)
-                yield Sleep(min(left, _WAIT))
-                return BuildStep(job.owner, 0, held.done, 0)
+        if job_state.trouble:
+            seconds_left = job_state.trouble / 1e6 + times.lease + times.deadline - server_now / 1e6
+            if seconds_left > 0:
+                yield from self._note(job, job_state)
+                yield Sleep(min(seconds_left, _WAIT))
+                return BuildStep(job.owner, 0, job_state.done, 0)
             yield from sweep(self.current, self.outbox, self.timeout)
-        ended, barred = frozenset[str](), {one.label for one in (yield from violations(self.table, self.timeout))}
+        finished_labels, barred = (
+            frozenset[str](),
+            {duplicate.label for duplicate in (yield from violations(self.table, self.timeout))},
+        )
 
-        def end(held: StoredCatalogue) -> Catalogue | None:
-            nonlocal ended
-            if job not in held.value.jobs:
+        def end(catalogue: StoredCatalogue) -> Catalogue | None:
+            nonlocal finished_labels
+            if job not in catalogue.value.jobs:
                 return None
-            ended = job.targets
-            return finished(_draft(barred), held.value, job.targets)
+            finished_labels = job.targets
+            return finished(_draft(barred), catalogue.value, job.targets)
 
         yield from changed(self.table, self.timeout, end)
         self._trouble = 0
         yield from self.current.look()
         with suppress(NoResponse, ErrorResponse):  # (nobody reads it any more)
             yield GroupTransaction(self.table, JOBS, (RowChange("delete", job.name, {}, "*"),))
-        return BuildStep(job.owner, 0, held.done, 0, tuple(sorted(ended)))
+        return BuildStep(job.owner, 0, job_state.done, 0, tuple(sorted(finished_labels)))
 
     def _note(self, job: JobSpec, after: BuildProgress) -> Effects[None]:
         with suppress(NoResponse, ErrorResponse):  # (others go on, or the same entities are looked at again)
@@ -322,20 +341,20 @@ def _is_wanted(job: JobSpec, classes: OpenClasses, labels: Collection[str] | Non
 
 def _marks(classes: OpenClasses, job: JobSpec, model: Model) -> list[BuildMark]:
     duties = classes.maintained(model).only(job.targets)
-    return [classes.marks.of[one] for one in parts_of(duties)]
+    return [classes.marks.of[part] for part in parts_of(duties)]
 
 
 _Step = Literal["disabled", "announced", "building"]
 
 
-def _moved(held: StoredCatalogue, job: JobSpec, before: _Step, after: _Step) -> Catalogue | None:
+def _moved(catalogue: StoredCatalogue, job: JobSpec, before: _Step, after: _Step) -> Catalogue | None:
     """Return the catalogue in which what a job builds is one step further; None if it is no more, or was already."""
-    states = held.value.states
-    here = [label for label in sorted(job.targets) if label in states and states[label].state == before]
-    if job not in held.value.jobs or not here:
+    states = catalogue.value.states
+    labels = [label for label in sorted(job.targets) if label in states and states[label].state == before]
+    if job not in catalogue.value.jobs or not labels:
         return None
-    moved = {label: replace(states[label], state=after, since=0) for label in here}
-    return attrs.evolve(held.value, states=states | moved)
+    moved_states = {label: replace(states[label], state=after, since=0) for label in labels}
+    return attrs.evolve(catalogue.value, states=states | moved_states)
 
 
 def _draft(violated: Collection[str]) -> ActionPlan:

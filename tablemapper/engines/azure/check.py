@@ -55,7 +55,7 @@ class AzureCheckView:
         self.classes = classes
         self._rows: dict[Model, SpilledRows[Row]] = {model: SpilledRows() for model in self.classes.models}
         # (An index that the program does not declare is of the class with all that is stored.)
-        self._opened = {self.classes.stored(model): model for model in self.classes.models}
+        self._by_stored = {self.classes.stored(model): model for model in self.classes.models}
         self.intents: list[tuple[str, Entity]] = []
         self.damaged: list[CheckFinding] = []
         self._foreign: dict[str, tuple[int, tuple[str, str]]] = {}
@@ -114,22 +114,24 @@ class AzureCheckView:
         entry = (*places[0], *[codec.value(field, entity) for field in columns])
         if index.model.unique:  # (which holds keys alone)
             row = self._rows[self._owner(index)].get((entry[2], entry[3]))
-            found = (
-                [] if row is None else [one for one in index.rows_of(row, self.whole(index.owner)) if one[:4] == entry]
+            index_rows = (
+                []
+                if row is None
+                else [index_row for index_row in index.rows_of(row, self.whole(index.owner)) if index_row[:4] == entry]
             )
-            entry = found[0] if found else entry
+            entry = index_rows[0] if index_rows else entry
         self._indexes[index][entry[0], entry[1], entry[2], entry[3]] = entry
 
     def _columns(self, index: IndexMaintenance) -> list[FieldModel]:
         """Return the properties that the rows of an index hold, with the types that the catalogue has."""
         if (columns := self._included.get(index)) is None:
-            stored = {field.name: field for field in self.classes.stored(index.owner).columns}
-            columns = [stored[field.name] for field in index_columns(index.owner, index.model)]
+            stored_fields = {field.name: field for field in self.classes.stored(index.owner).columns}
+            columns = [stored_fields[field.name] for field in index_columns(index.owner, index.model)]
             self._included[index] = columns
         return columns
 
     def _owner(self, index: IndexMaintenance) -> Model:
-        return self._opened.get(index.owner, index.owner)
+        return self._by_stored.get(index.owner, index.owner)
 
     def _take(self, entity: Entity, table: str, models: list[Model]) -> None:
         partition, row = entity[PARTITION], entity[ROW]
@@ -177,10 +179,10 @@ class AzureCheckView:
         Those that a write has still to change are not among them, unless that cannot read them.
         """
         awaited = {
-            (one.label, one.partition, one.row)
+            (delta.label, delta.partition, delta.row)
             for intent, state in (intent_of(entity) for _, entity in self.intents)
             if state in ("P", "C")
-            for one in intent.deltas
+            for delta in intent.deltas
         }
         wrong: dict[Group, Stamp | None] = {}
         for finding in findings:

@@ -19,39 +19,39 @@ from .tables.driver import Driver, Effects, read, server_time, side_by_side, sto
 from .tables.service import DeleteTable, Service
 from .writing.duplicate_notes import forget, violations
 
-_TOGETHER = 16
+_PARALLEL = 16
 
 
-def dropped(table: str, name: str, declared: Collection[str], timeout: float) -> Effects[int]:
+def dropped(table: str, name: str, known_names: Collection[str], timeout: float) -> Effects[int]:
     """Let a class leave a catalogue; return when, in µs by the clock of the service.
 
     Args:
         table: of the catalogue.
         name: of the class.
-        declared: the classes and aggregates that the program knows, by name.
+        known_names: the classes and aggregates that the program knows, by name.
         timeout: seconds after which to give up, if no answer comes.
 
     Raises:
         InvalidQuery: it cannot go.
         StoreLocked: the store is frozen.
     """
-    now = yield from server_time(table, timeout)
+    server_now = yield from server_time(table, timeout)
 
-    def after(stored: StoredCatalogue) -> Catalogue | None:
-        if _pending(stored.value, name, now):  # (the answer was lost)
+    def without_class(catalogue: StoredCatalogue) -> Catalogue | None:
+        if _pending(catalogue.value, name, server_now):  # (the answer was lost)
             return None
-        check_thawed(stored.value)
-        without = drop_class(ActionPlan(now, tuple), stored.value, name, declared)
-        before, stays = tables_in(stored.value), set(tables_in(without).values())
-        names = sorted(set(before.values()) - stays)
+        check_thawed(catalogue.value)
+        without = drop_class(ActionPlan(server_now, tuple), catalogue.value, name, known_names)
+        tables_before, stays = tables_in(catalogue.value), set(tables_in(without).values())
+        names = sorted(set(tables_before.values()) - stays)
         stones = [
-            replace(stone, tables=names) if stone.since == now and stone.label == name else stone
+            replace(stone, tables=names) if stone.since == server_now and stone.label == name else stone
             for stone in without.tombstones
         ]
         return attrs.evolve(without, tombstones=tuple(stones))
 
-    stored = yield from changed(table, timeout, after)
-    return int(Stamp(stored.head.etag))
+    catalogue = yield from changed(table, timeout, without_class)
+    return int(Stamp(catalogue.head.etag))
 
 
 def _pending(value: Catalogue, name: str, since: int) -> bool:
@@ -68,9 +68,9 @@ def erased(table: str, value: Catalogue, times: Timing, timeout: float) -> Effec
         timeout: seconds after which to give up, if no answer comes.
     """
     stones = [stone for stone in value.tombstones if stone.tables]
-    now = (yield from server_time(table, timeout)) if stones else 0
+    server_now = (yield from server_time(table, timeout)) if stones else 0
     for stone in stones:  # (it may have been published as late as a request can be)
-        if (now - stone.since) / 1e6 > times.settled + times.deadline:
+        if (server_now - stone.since) / 1e6 > times.settled + times.deadline:
             yield from deleted(table, stone.label, value, timeout)
 
 
@@ -78,19 +78,24 @@ def deleted(table: str, name: str, value: Catalogue, timeout: float) -> Effects[
     """Delete the tables of a class that was dropped, and note that in the catalogue."""
     stones = [stone for stone in value.tombstones if stone.label == name and stone.tables]
     tables = [table_name for stone in stones for table_name in stone.tables]
-    for at in range(0, len(tables), _TOGETHER):
-        yield from side_by_side([read(DeleteTable(table_name), timeout) for table_name in tables[at : at + _TOGETHER]])
+    for at in range(0, len(tables), _PARALLEL):
+        yield from side_by_side([read(DeleteTable(table_name), timeout) for table_name in tables[at : at + _PARALLEL]])
     for note in (yield from violations(table, timeout)):
         if Label.of(note.label).owner == name:
             yield from forget(table, note)
     since = [stone.since for stone in stones]
 
-    def without(stored: StoredCatalogue) -> Catalogue | None:
-        before = stored.value.tombstones
-        after = [
-            replace(stone, tables=[]) if stone.label == name and stone.since in since else stone for stone in before
+    def without(catalogue: StoredCatalogue) -> Catalogue | None:
+        stones_before = catalogue.value.tombstones
+        stones_after = [
+            replace(stone, tables=[]) if stone.label == name and stone.since in since else stone
+            for stone in stones_before
         ]
-        return None if tuple(after) == before else attrs.evolve(stored.value, tombstones=tuple(after))
+        return (
+            None
+            if tuple(stones_after) == stones_before
+            else attrs.evolve(catalogue.value, tombstones=tuple(stones_after))
+        )
 
     yield from changed(table, timeout, without)
 
@@ -107,17 +112,17 @@ def remove(service: Service, name: str, catalogue: str, timeout: float) -> None:
     driver = Driver(service)
     try:
         with store_errors(name):
-            driver.run(_removed(catalogue, timeout))
+            driver.run(_delete_tables(catalogue, timeout))
     finally:
         driver.close()
 
 
-def _removed(catalogue: str, timeout: float) -> Effects[None]:
-    stored = yield from read_catalogue(catalogue, timeout)
+def _delete_tables(catalogue: str, timeout: float) -> Effects[None]:
+    stored_catalogue = yield from read_catalogue(catalogue, timeout)
     tables = set[str]()
-    if stored is not None:
-        tables |= {*tables_in(stored.value).values()}
-        tables |= {name for stone in stored.value.tombstones for name in stone.tables}
-        tables |= {name for entry in stored.value.history for name in entry.kept}
+    if stored_catalogue is not None:
+        tables |= {*tables_in(stored_catalogue.value).values()}
+        tables |= {name for stone in stored_catalogue.value.tombstones for name in stone.tables}
+        tables |= {name for entry in stored_catalogue.value.history for name in entry.kept}
     yield from side_by_side([read(DeleteTable(name), timeout) for name in sorted(tables)])
     yield from read(DeleteTable(catalogue), timeout)

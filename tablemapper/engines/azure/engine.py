@@ -68,7 +68,7 @@ from .writing.late_writes import write_in_time
 
 T = TypeVar("T")
 _PASSES = 6  # of a repair; the last one only looks
-_TOGETHER = 16  # fixes
+_PARALLEL = 16  # fixes
 
 CAPABILITIES = Capabilities(
     engine="Azure Tables",
@@ -106,9 +106,9 @@ class AzureEngine:
         self.read_only = read_only
         self.reads: Final = AzureReads(self)
         self.driver: Final = driver
-        outbox, now = Outbox(catalogue, classes.head.times(times)), driver.run(clock())
+        outbox, began = Outbox(catalogue, classes.head.times(times)), driver.run(clock())
         self._name, self._table, self._outbox = name, catalogue, outbox
-        self.current: Final = CatalogueRefresher(catalogue, classes, now, outbox.times, timeout, read_only=read_only)
+        self.current: Final = CatalogueRefresher(catalogue, classes, began, outbox.times, timeout, read_only=read_only)
         driver.names = lambda: self.current.known.names
         self._look = lambda table: self.driver.run(self.current.look()).check_dropped(table)
         self._builder = Builder(catalogue, self.current, self._outbox, OpenClasses.most_new, timeout)
@@ -161,9 +161,9 @@ class AzureEngine:
         try:
             with store_errors(name):
                 if read_only:
-                    found, published = driver.run(as_it_is(catalogue, schema, timeout, prefix=prefix, adopt=adopt))
-                    classes, own = OpenClasses(found, published), schema is None
-                    return cls(driver, name, classes, catalogue, timeout, times, read_only=True, own=own)
+                    compiled, published = driver.run(as_it_is(catalogue, schema, timeout, prefix=prefix, adopt=adopt))
+                    classes, is_own = OpenClasses(compiled, published), schema is None
+                    return cls(driver, name, classes, catalogue, timeout, times, read_only=True, own=is_own)
                 assert schema is not None
                 published = driver.run(open_catalogue(catalogue, schema, timeout, times, prefix=prefix, adopt=adopt))
                 classes = OpenClasses(schema, published)
@@ -250,8 +250,8 @@ class AzureEngine:
         """
         if self._own_since is None or self.classes.head.generation == self._own_since:
             return self
-        found, published = self.run(as_it_is(self._table, None, self.timeout, self.schema))
-        classes, times = OpenClasses(found, published), self._outbox.times
+        compiled, published = self.run(as_it_is(self._table, None, self.timeout, self.schema))
+        classes, times = OpenClasses(compiled, published), self._outbox.times
         return AzureEngine(
             self.driver, self._name, classes, self._table, self.timeout, times, read_only=self.read_only, own=True
         )
@@ -270,10 +270,10 @@ class AzureEngine:
 
     def _check_ready(self, model: Model, classes: OpenClasses) -> None:
         """Refuse to read groups that are not complete, and the fields that these keep."""
-        needed = classes.needed(model)
-        if needed and not classes.unready.keys().isdisjoint(needed):  # (it may be built anew since)
+        labels = classes.needed(model)
+        if labels and not classes.unready.keys().isdisjoint(labels):  # (it may be built anew since)
             self.catch_up()
-            for label in needed:
+            for label in labels:
                 if label in self._classes.unready:
                     raise self.describe(label).error()
 
@@ -288,33 +288,33 @@ class AzureEngine:
         for model in dict.fromkeys([model for model, _, _ in wanted]):
             self._check_ready(model, classes)
         gets = [read(GetEntity(model.table, partition, row), self.timeout) for model, partition, row in wanted]
-        kept = [(at, keeper) for at, (model, *_) in enumerate(wanted) for keeper in classes.keepers(model)]
-        gets += [read(GetEntity(keeper.table, *wanted[at][1:]), self.timeout) for at, keeper in kept]
-        found = self.run(side_by_side(gets))
-        for (at, keeper), group in zip(kept, found[len(wanted) :], strict=True):
-            if found[at] is not None:
-                found[at] = {**found[at], **keeper.members(group)}
-        pairs = zip(wanted, found, strict=False)
-        return [None if one is None else self._row(model, one) for (model, _, _), one in pairs]
+        keepers = [(at, keeper) for at, (model, *_) in enumerate(wanted) for keeper in classes.keepers(model)]
+        gets += [read(GetEntity(keeper.table, *wanted[at][1:]), self.timeout) for at, keeper in keepers]
+        entities = self.run(side_by_side(gets))
+        for (at, keeper), group in zip(keepers, entities[len(wanted) :], strict=True):
+            if entities[at] is not None:
+                entities[at] = {**entities[at], **keeper.members(group)}
+        pairs = zip(wanted, entities, strict=False)
+        return [None if entity is None else self._row(model, entity) for (model, _, _), entity in pairs]
 
     def partition(self, table: str, partition: str) -> Iterator[list[tuple[Model | None, Row]]]:
         """Yield every row of a partition with its model, in row order."""
         classes = self.classes
         members = self.schema.tables().get(table, [])
-        for one in [one for one in members if one.aggregate is None]:
-            self._check_ready(one, classes)
-        models = [one for one in members if one.name not in classes.unready]
-        unready = [one for one in classes.models if one.table == table and one.name in classes.unready]
+        for cls in [cls for cls in members if cls.aggregate is None]:
+            self._check_ready(cls, classes)
+        models = [cls for cls in members if cls.name not in classes.unready]
+        unready = [cls for cls in classes.models if cls.table == table and cls.name in classes.unready]
         rows = rows_of(self, table, Comparison(PARTITION, "eq", "String", partition), visible())
-        while some := list(islice(rows, MAX_PAGE)):
-            for one in models:
-                if keepers := classes.keepers(one):
-                    some = self.run(completed(keepers, some, self.timeout))
-            for entity in some:
+        while entities := list(islice(rows, MAX_PAGE)):
+            for cls in models:
+                if keepers := classes.keepers(cls):
+                    entities = self.run(completed(keepers, entities, self.timeout))
+            for entity in entities:
                 if HIDDEN_PREFIX in entity:
                     continue
-                model = next((one for one in models if classes.is_of(one, entity)), None)
-                if model is None and any(classes.is_of(one, entity) for one in unready):
+                model = next((cls for cls in models if classes.is_of(cls, entity)), None)
+                if model is None and any(classes.is_of(cls, entity) for cls in unready):
                     continue  # (a group that is not complete)
                 if model is not None:
                     yield [(model, classes.codec(model).read(entity))]
@@ -339,9 +339,9 @@ class AzureEngine:
         """Return how many of the first operations one transaction can hold."""
         first = operations[0]
         count, rows = 0, 1 + self._classes.has_intent(first.model)  # (a note, and an intent)
-        for one in operations:
-            rows += self._classes.most_rows(one.model)
-            if (one.model.table, one.partition) != (first.model.table, first.partition) or rows > MAX_CHANGES:
+        for op in operations:
+            rows += self._classes.most_rows(op.model)
+            if (op.model.table, op.partition) != (first.model.table, first.partition) or rows > MAX_CHANGES:
                 break
             count += 1
         return max(count, 1)
@@ -357,12 +357,12 @@ class AzureEngine:
                 self.run(write_notes(self._table, notes, self.timeout))
         if operations:
             first = operations[0]
-            for one in operations:
-                if (one.model.table, one.partition) != (first.model.table, first.partition):
-                    self.capabilities.check_across(f"{one} with {first}")
+            for operation in operations:
+                if (operation.model.table, operation.partition) != (first.model.table, first.partition):
+                    self.capabilities.check_across(f"{operation} with {first}")
             place, timeout, limit = (first.model.table, first.partition), self.timeout, maintained_limit
-            beside = [partial(change_of, self._table, note, place, timeout) for note in notes]
-            options: Any = {"maintained_limit": limit, "timeout": timeout, "beside": beside}
+            note_changes = [partial(change_of, self._table, note, place, timeout) for note in notes]
+            options: Any = {"maintained_limit": limit, "timeout": timeout, "beside": note_changes}
             work = partial(write_in_time, self.current, operations, self._outbox, **options)
             self.run(self.current.by_newest(lambda _: work()))
 
@@ -372,22 +372,22 @@ class AzureEngine:
         An error says as ``written`` how many were written; the rest is not.
         """
         self._check_writable()
-        made: list[list[Operation]] = []
+        all_operations: list[list[Operation]] = []
         for batch in batches:
             rows = batch.rows if batch.parts is None else [row for part, _ in batch.parts() for row in part]
-            made.append([Operation("insert", batch.model, row[0], row[1], row) for row in rows])
-        written: list[int] = []
+            all_operations.append([Operation("insert", batch.model, row[0], row[1], row) for row in rows])
+        counts: list[int] = []
         try:
-            for some in made:
-                if some:
-                    size = self.classes.most_new(some[0].model)
-                    self.run(insert(self.current, some, self._outbox, size, self.timeout, written))
+            for operations in all_operations:
+                if operations:
+                    size = self.classes.most_new(operations[0].model)
+                    self.run(insert(self.current, operations, self._outbox, size, self.timeout, counts))
         except BaseException as error:
-            error.written = sum(written)  # type: ignore[attr-defined]
+            error.written = sum(counts)  # type: ignore[attr-defined]
             raise
-        for batch, some in zip(batches, made, strict=True):
+        for batch, operations in zip(batches, all_operations, strict=True):
             if batch.parts is None:
-                batch.rows[:] = [one.new for one in some if one.new is not None]
+                batch.rows[:] = [operation.new for operation in operations if operation.new is not None]
 
     def clear(self, model: Model) -> int | None:
         """Return None: entities are deleted partition by partition."""
@@ -424,7 +424,7 @@ class AzureEngine:
     @property
     def eventual(self) -> Collection[str]:
         """The aggregates in other partitions than their entities, by label."""
-        return {one.model.name for one in self._classes.outer_aggregates}
+        return {aggregate.model.name for aggregate in self._classes.outer_aggregates}
 
     def sweep(self, meter: Meter, *, full: bool = False) -> int:
         """Finish or undo what writers left in other partitions."""
@@ -435,13 +435,13 @@ class AzureEngine:
     def describe(self, label: str) -> PendingBuild:
         """Return how far something that is not ready has come."""
         state = self._classes.unready.get(label, "ready")
-        return PendingBuild(label, state, self._done().get(label, 0), 0)
+        return PendingBuild(label, state, self._build_counts().get(label, 0), 0)
 
-    def _done(self) -> dict[str, int]:
+    def _build_counts(self) -> dict[str, int]:
         """Return how many entities were looked at for what is being built, by label."""
         jobs = self._classes.catalogue.jobs
-        found: list[BuildProgress] = self.run(progress(self._table, [job.name for job in jobs], self.timeout))
-        return {label: one.done for job, one in zip(jobs, found, strict=True) for label in job.targets}
+        states: list[BuildProgress] = self.run(progress(self._table, [job.name for job in jobs], self.timeout))
+        return {label: state.done for job, state in zip(jobs, states, strict=True) for label in job.targets}
 
     def build(self, most: int, labels: Collection[str] | None) -> BuildStep | None:
         """Build the next entities of a job, at most ``most``, or wait for other processes; None if nothing is to be built."""
@@ -450,8 +450,8 @@ class AzureEngine:
 
     def violations(self, most: int) -> tuple[DuplicateValue, ...]:
         """Return values that are held twice in indexes that were to be unique, and were built over entities."""
-        found = self.run(violations(self._table, self.timeout)) if "violated" in self.unready.values() else []
-        return tuple(by_value(found)[:most])
+        duplicates = self.run(violations(self._table, self.timeout)) if "violated" in self.unready.values() else []
+        return tuple(by_value(duplicates)[:most])
 
     def freeze(self, meter: Meter) -> None:
         """Let no program change entities any more, and wait until each one knows."""
@@ -468,27 +468,27 @@ class AzureEngine:
 
     def status(self) -> Status:
         """Return what is maintained."""
-        catalogue, held = self.classes.catalogue, dict[str, int]()
+        catalogue, duplicate_counts = self.classes.catalogue, dict[str, int]()
         if "violated" in self._classes.unready.values():
-            for one in by_value(self.run(violations(self._table, self.timeout))):
-                held[one.index] = held.get(one.index, 0) + 1
-        done = {label: (count, 0) for label, count in self._done().items()}
-        return status_of(catalogue, self._classes.head.generation, done, held)
+            for duplicate in by_value(self.run(violations(self._table, self.timeout))):
+                duplicate_counts[duplicate.index] = duplicate_counts.get(duplicate.index, 0) + 1
+        built = {label: (count, 0) for label, count in self._build_counts().items()}
+        return status_of(catalogue, self._classes.head.generation, built, duplicate_counts)
 
     def check(self, meter: Meter) -> CheckReport:
         """Compare everything that is maintained with the entities; what is written meanwhile may be reported."""
-        check, findings, stored = self._examined(meter)
-        return check.report(findings, stored.foreign())
+        check, findings, view = self._examined(meter)
+        return check.report(findings, view.foreign())
 
     def _examined(self, meter: Meter) -> tuple[ConsistencyCheck, list[CheckFinding], AzureCheckView]:
         classes = self.classes
         self._housekeeper.flush()
         maintained = {model: [(classes.ready(model), None)] for model in classes.models}
-        stored = held(self, classes)
-        check = ConsistencyCheck(maintained, stored, None, meter, stored.is_counted)
-        now = None if self.read_only else self.run(server_time(self._table, self.timeout)) if stored.intents else 0
-        own = [*stored.damaged, *unfinished(stored.intents, self._outbox.times, now)]
-        return check, list(check.findings(own)), stored
+        view = held(self, classes)
+        check = ConsistencyCheck(maintained, view, None, meter, view.is_counted)
+        server_now = None if self.read_only else self.run(server_time(self._table, self.timeout)) if view.intents else 0
+        own_findings = [*view.damaged, *unfinished(view.intents, self._outbox.times, server_now)]
+        return check, list(check.findings(own_findings)), view
 
     def repair(self, meter: Meter) -> RepairReport:
         """Make everything that is maintained what the entities say, by the rules of time zones that are here.
@@ -497,35 +497,35 @@ class AzureEngine:
         still is some time later, and nobody has written it. Then its aggregate is built anew.
         """
         self._check_writable()
-        began, repaired, refused = self.run(clock()), dict[Problem, None](), dict[Problem, str]()
+        began, repaired, refusals = self.run(clock()), dict[Problem, None](), dict[Problem, str]()
         if ruled := outdated(self.classes.catalogue, newer_too=True):
             self._build_anew(ruled, meter)
-        left, wrong = _PASSES, dict[Group, Any]()
+        passes_left, wrong = _PASSES, dict[Group, Any]()
         while True:
-            left -= 1
-            check, findings, stored = self._examined(meter)
-            works = list(ConditionalRepair(stored.classes, self._outbox, self.timeout).of(findings))
-            before, wrong = wrong, stored.wrong(findings)
-            problems = dict.fromkeys([one.problem for one in findings])
-            added = [one for one in problems if one.kind == "uncounted" and one not in refused]
-            if not left or not (works or wrong or added):
+            passes_left -= 1
+            check, findings, view = self._examined(meter)
+            works = list(ConditionalRepair(view.classes, self._outbox, self.timeout).of(findings))
+            prior, wrong = wrong, view.wrong(findings)
+            problems = dict.fromkeys([finding.problem for finding in findings])
+            uncounted = [missed for missed in problems if missed.kind == "uncounted" and missed not in refusals]
+            if not passes_left or not (works or wrong or uncounted):
                 break
             repaired |= problems
-            if added:
-                refused |= self.run(add_uncounted(self.current, added, self._outbox, self.timeout))
+            if uncounted:
+                refusals |= self.run(add_uncounted(self.current, uncounted, self._outbox, self.timeout))
                 continue
-            for at in range(0, len(works), _TOGETHER):
-                self.run(side_by_side(works[at : at + _TOGETHER]))
-            if broken := {one.model.name for (one, key), etag in wrong.items() if before.get((one, key), 0) == etag}:
+            for at in range(0, len(works), _PARALLEL):
+                self.run(side_by_side(works[at : at + _PARALLEL]))
+            if broken := {agg.model.name for (agg, key), etag in wrong.items() if prior.get((agg, key), 0) == etag}:
                 self._build_anew(broken, meter)
             elif wrong:
                 since, seconds = self.run(server_time(self._table, self.timeout)), self._outbox.times.deadline
                 while self.run(waited(self._table, since, seconds, self.timeout)):
                     meter.advance(0)
-        still = {one.problem for one in findings}
-        done = tuple([problem for problem in repaired if problem not in still])
-        remaining = tuple(dict.fromkeys([left_of(one, stored.classes, refused) for one in findings]))
-        return RepairReport(done, remaining, check.entity_count, self.run(clock()) - began)
+        still = {finding.problem for finding in findings}
+        repaired_problems = tuple([problem for problem in repaired if problem not in still])
+        remaining = tuple(dict.fromkeys([left_of(finding, view.classes, refusals) for finding in findings]))
+        return RepairReport(repaired_problems, remaining, check.entity_count, self.run(clock()) - began)
 
     def _build_anew(self, labels: Collection[str], meter: Meter) -> None:
         self.run(changed(self._table, self.timeout, partial(given_up, labels=labels)))
@@ -547,4 +547,4 @@ class AzureEngine:
         patience = Deadline(self.run(clock()) + min(self.timeout, self._outbox.times.deadline))
         overwriter = GroupWriter(self.classes, self._outbox, patience, self.timeout)
         upkeep = self.classes.upkeep(aggregate)
-        self.run(side_by_side([overwriter.widened(upkeep, key, one) for key, one in groups.items()]))
+        self.run(side_by_side([overwriter.widened(upkeep, key, delta) for key, delta in groups.items()]))

@@ -19,20 +19,22 @@ def announce(table: str, timeout: float) -> Effects[StoredCatalogue]:
         StoreError: a migration copies entities, which freezes the store by itself, and lets programs write at its end.
     """
 
-    def after(held: StoredCatalogue) -> Catalogue | None:
-        if (running := held.value.history.running) is not None:
+    def frozen_catalogue(catalogue: StoredCatalogue) -> Catalogue | None:
+        if (running := catalogue.value.history.running) is not None:
             raise StoreError(
                 f"{running.id} copies entities, and freezes the store itself: freeze it once that has ended"
             )
-        return None if held.value.frozen is not None else frozen(ActionPlan(0, tuple), held.value)
+        return None if catalogue.value.frozen is not None else frozen(ActionPlan(0, tuple), catalogue.value)
 
-    return changed(table, timeout, after)
+    return changed(table, timeout, frozen_catalogue)
 
 
 def unfreeze(table: str, timeout: float) -> Effects[StoredCatalogue]:
     """Publish that programs change entities again."""
     draft = ActionPlan(0, tuple)
-    return changed(table, timeout, lambda held: None if held.value.frozen is None else thawed(draft, held.value))
+    return changed(
+        table, timeout, lambda catalogue: None if catalogue.value.frozen is None else thawed(draft, catalogue.value)
+    )
 
 
 def wait(table: str, current: CatalogueRefresher, settled: float, timeout: float) -> Effects[bool]:

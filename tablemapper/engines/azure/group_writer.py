@@ -34,7 +34,7 @@ from .tables.service import (
     RowChange,
 )
 
-_TOGETHER = 16  # groups
+_PARALLEL = 16  # groups
 MOST_PAGES = 40  # of the values of a group, in one transaction
 
 
@@ -58,7 +58,7 @@ class GroupWriter:
         self,
         upkeep: GroupMaintenance,
         key: tuple[str, str],
-        found: Entity | None,
+        group_row: Entity | None,
         change: RowChange,
         pages: Sequence[RowChange] = (),
     ) -> Effects[None]:
@@ -68,7 +68,7 @@ class GroupWriter:
             Late, Lost, Refused
         """
         intent = Intent(upkeep.aggregate.model.table, key[0], self.outbox.new_op())
-        changes = yield from upkeep.change(key, found, change, intent, self.timeout, lost=True)
+        changes = yield from upkeep.change(key, group_row, change, intent, self.timeout, may_lack_rows=True)
         changes += pages
         if intent:
             yield from self.outbox.name(self.patience, intent)
@@ -81,7 +81,7 @@ class GroupWriter:
                 self.outbox.finish(committed)
 
     def add(
-        self, upkeep: GroupMaintenance, key: tuple[str, str], delta: Delta | None, found: Entity | None
+        self, upkeep: GroupMaintenance, key: tuple[str, str], delta: Delta | None, group_row: Entity | None
     ) -> Effects[None]:
         """Add a delta to a group, however often others change it meanwhile; None: take all entities out, and forget its pages.
 
@@ -94,30 +94,30 @@ class GroupWriter:
             pages: Sequence[RowChange] = ()
             try:
                 if delta is None:
-                    group = unread_group(aggregate, key, found)
+                    group = unread_group(aggregate, key, group_row)
                     change = changed(group, [correction(group, aggregate.aggregate.zero())], 0, anyway=True)
                 else:
-                    group = yield from read_group(aggregate, key, found, [delta], self.timeout)
+                    group = yield from read_group(aggregate, key, group_row, [delta], self.timeout)
                     change = changed(group, [delta], MOST_PAGES)
-                found, pages = group.found, group.values.changes()
+                group_row, pages = group.row_read, group.values.changes()
             except CorruptStore:
-                if found is None or STATE not in found:  # (what is no group is not deleted)
+                if group_row is None or STATE not in group_row:  # (what is no group is not deleted)
                     raise
-                change, found = RowChange("delete", key[1], {}, found[ETAG]), None
+                change, group_row = RowChange("delete", key[1], {}, group_row[ETAG]), None
             if change is None:
                 return
             try:
-                yield from self.write(upkeep, key, found, change, pages)
-            except NoResponse as lost:
-                yield from self.patience.again(attempt, lost)
-            except ErrorResponse as refused:
-                if refused.status not in (404, 409, 412) or refused.code == "TableNotFound":
+                yield from self.write(upkeep, key, group_row, change, pages)
+            except NoResponse as no_response:
+                yield from self.patience.again(attempt, no_response)
+            except ErrorResponse as refusal:
+                if refusal.status not in (404, 409, 412) or refusal.code == "TableNotFound":
                     raise
                 yield from self.patience.again(min(attempt, 3))
             else:
                 return
             attempt += 1
-            found = yield from read(GetEntity(table, *key), self.timeout)
+            group_row = yield from read(GetEntity(table, *key), self.timeout)
 
     def emptied(self, part: MaintainedPart) -> Effects[None]:
         """Delete the rows of an index, or take all entities out of the groups of an aggregate; what ever was stays.
@@ -140,10 +140,10 @@ class GroupWriter:
         while True:
             page: EntityPage = yield from read(find, self.timeout)
             yield from self.patience.check()
-            groups = [one for one in page.entities if STATE in one and is_of(one)]
-            works = [self.add(upkeep, (one[PARTITION], one[ROW]), None, one) for one in groups]
-            for at in range(0, len(works), _TOGETHER):
-                yield from side_by_side(works[at : at + _TOGETHER])
+            groups = [entity for entity in page.entities if STATE in entity and is_of(entity)]
+            works = [self.add(upkeep, (entity[PARTITION], entity[ROW]), None, entity) for entity in groups]
+            for at in range(0, len(works), _PARALLEL):
+                yield from side_by_side(works[at : at + _PARALLEL])
             if page.after is None:
                 return
             find = attrs.evolve(find, after=page.after)
@@ -161,27 +161,27 @@ class GroupWriter:
         for index in self.classes.maintained(model).indexes:
             yield from self.emptied(index)
 
-        def is_of(one: Entity) -> bool:
-            return self._is_of(model, one) or (alone and one[ROW].startswith((INTENTS[0], MARKS[0])))
+        def is_of(row: Entity) -> bool:
+            return self._is_of(model, row) or (alone and row[ROW].startswith((INTENTS[0], MARKS[0])))
 
         yield from self._deleted(QueryEntities(model.table), is_of)
 
-    def _is_of(self, model: Model, one: Entity) -> bool:
+    def _is_of(self, model: Model, entity: Entity) -> bool:
         """Return whether a row is an entity of a class, or of a group the row or a page."""
-        row = one.get(BASE_ROW) if is_page(one[ROW]) else one[ROW]
-        return isinstance(row, str) and self.classes.claims(model, one[PARTITION], row)
+        row = entity.get(BASE_ROW) if is_page(entity[ROW]) else entity[ROW]
+        return isinstance(row, str) and self.classes.claims(model, entity[PARTITION], row)
 
-    def _deleted(self, find: QueryEntities, which: Callable[[Entity], bool]) -> Effects[None]:
+    def _deleted(self, find: QueryEntities, is_chosen: Callable[[Entity], bool]) -> Effects[None]:
         """Delete the rows that a request finds, and a function chooses, unless they were written since."""
         while True:
             page: EntityPage = yield from read(find, self.timeout)
             yield from self.patience.check()
             places: dict[str, list[RowChange]] = {}
-            for one in filter(which, page.entities):
-                places.setdefault(one[PARTITION], []).append(RowChange("delete", one[ROW], {}, one[ETAG]))
+            for entity in filter(is_chosen, page.entities):
+                places.setdefault(entity[PARTITION], []).append(RowChange("delete", entity[ROW], {}, entity[ETAG]))
             works = [deleted(self.patience, find.table, partition, changes) for partition, changes in places.items()]
-            for at in range(0, len(works), _TOGETHER):
-                yield from side_by_side(works[at : at + _TOGETHER])
+            for at in range(0, len(works), _PARALLEL):
+                yield from side_by_side(works[at : at + _PARALLEL])
             if page.after is None:
                 return
             find = attrs.evolve(find, after=page.after)
@@ -192,9 +192,9 @@ class GroupWriter:
         Raises:
             StoreError: no answer came, or others write the group all the time.
         """
-        found = yield from read(GetEntity(upkeep.aggregate.model.table, *key), self.timeout)
+        group_row = yield from read(GetEntity(upkeep.aggregate.model.table, *key), self.timeout)
         try:
-            yield from self.add(upkeep, key, delta, found)
+            yield from self.add(upkeep, key, delta, group_row)
         except DeadlineExceeded:
             raise StoreError(
                 f"{upkeep.aggregate.model.name} {key}: others write this group all the time, or no answer comes; copy again"

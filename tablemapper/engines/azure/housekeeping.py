@@ -1,4 +1,4 @@
-"""What a process does behind its writes: it deletes their intents, ends what it left itself, and takes names away."""
+"""Housekeeping of a process behind its writes: it deletes their intents, ends what it left itself, and takes names away."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from .tables.background import Background
 from .tables.driver import Effects, clock, side_by_side
 from .tables.service import MAX_CHANGES, PARTITION, ErrorResponse, RowChange
 
-_TOGETHER = 16  # partitions
+_PARALLEL = 16  # partitions
 _MOST = 1000  # intents that are to be deleted; with more of them, a write deletes them before it returns
-_LAST = 5.0  # seconds for which a store that is closed waits for answers
-_AGAIN = 60.0  # seconds after which what was not possible is tried again
+_CLOSE_TIMEOUT = 5.0  # seconds for which a store that is closed waits for answers
+_RETRY_AFTER = 60.0  # seconds after which what was not possible is tried again
 _log = logging.getLogger("tablemapper.azure")
 
 
@@ -70,21 +70,21 @@ class Housekeeper:
     def flush(self) -> None:
         """Delete the intents that are carried out now."""
         if self._outbox.places.finished:
-            self._done(flush(self._outbox, self._timeout))
+            self._attempt(flush(self._outbox, self._timeout))
 
     def tidy(self) -> float | None:
         """Do what is due; return in how many seconds there is more to be done, None if there is nothing."""
-        left: float | None = self._done(tidy(self._current, self._outbox, self._timeout), _AGAIN)
-        return left
+        seconds_left: float | None = self._attempt(tidy(self._current, self._outbox, self._timeout), _RETRY_AFTER)
+        return seconds_left
 
     def close(self) -> None:
         """Leave nothing behind, if answers come soon."""
         if self._thread is not None:
             self._thread.stop()
         if len(self._outbox.places):
-            self._done(close(self._outbox, min(self._timeout, _LAST)))
+            self._attempt(close(self._outbox, min(self._timeout, _CLOSE_TIMEOUT)))
 
-    def _done(self, work: Effects[Any], otherwise: Any = None) -> Any:
+    def _attempt(self, work: Effects[Any], otherwise: Any = None) -> Any:
         try:
             return self._run(work)
         except Exception as error:
@@ -109,46 +109,46 @@ def tidy(current: CatalogueRefresher, outbox: Outbox, timeout: float) -> Effects
     patience, places = Deadline(began + timeout), outbox.places
     yield from delete_finished(outbox, patience)
     recovery = OutboxRecovery(current, outbox, timeout)
-    for at in range(0, len(late := places.to_look_at(began)), _TOGETHER):
-        some = late[at : at + _TOGETHER]
-        counts = yield from side_by_side([recovery.partition(*place) for place in some])
-        for place, (_, left) in zip(some, counts, strict=True):
-            places.looked_at(place, (yield from clock()), is_clean=not left)
+    for at in range(0, len(late := places.to_look_at(began)), _PARALLEL):
+        batch = late[at : at + _PARALLEL]
+        counts = yield from side_by_side([recovery.partition(*place) for place in batch])
+        for place, (_, intents_left) in zip(batch, counts, strict=True):
+            places.looked_at(place, (yield from clock()), is_clean=not intents_left)
     if places.may_be_shared(began):
         names = yield from recovery.names()
         shared = dict.fromkeys([
-            (one["t"], one["p"]) for one, _ in names if one[PARTITION] != places.owner and (one["t"], one["p"]) in places
+            (entity["t"], entity["p"]) for entity, _ in names if entity[PARTITION] != places.owner and (entity["t"], entity["p"]) in places
         ])  # fmt: skip
-        for at in range(0, len(others := list(shared)), _TOGETHER):
-            yield from side_by_side([recovery.partition(*place) for place in others[at : at + _TOGETHER]])
+        for at in range(0, len(shared_places := list(shared)), _PARALLEL):
+            yield from side_by_side([recovery.partition(*place) for place in shared_places[at : at + _PARALLEL]])
     yield from withdraw(outbox, patience, list(places.withdrawn(began)))
     return places.due((yield from clock()))
 
 
 def close(outbox: Outbox, timeout: float) -> Effects[None]:
     """Delete the intents that are carried out, and all names of partitions with nothing left."""
-    now = yield from clock()
-    patience = Deadline(now + timeout)
+    clock_now = yield from clock()
+    patience = Deadline(clock_now + timeout)
     yield from delete_finished(outbox, patience)
-    yield from withdraw(outbox, patience, list(outbox.places.withdrawn(now, everything=True)))
+    yield from withdraw(outbox, patience, list(outbox.places.withdrawn(clock_now, everything=True)))
 
 
 def withdraw(outbox: Outbox, patience: Deadline, names: Sequence[tuple[str, str]]) -> Effects[None]:
     """Delete names, each if it has the ETag that it had; one that stays is for who sweeps."""
     for at in range(0, len(names), MAX_CHANGES):
-        some = [RowChange("delete", row, {}, etag) for row, etag in names[at : at + MAX_CHANGES]]
+        deletes = [RowChange("delete", row, {}, etag) for row, etag in names[at : at + MAX_CHANGES]]
         try:
-            yield from _deleted(outbox, patience, some)
+            yield from _deleted(outbox, patience, deletes)
         except DeadlineExceeded:
             return
 
 
-def _deleted(outbox: Outbox, patience: Deadline, some: Sequence[RowChange]) -> Effects[None]:
+def _deleted(outbox: Outbox, patience: Deadline, deletes: Sequence[RowChange]) -> Effects[None]:
     try:
-        if (yield from patience.send(outbox.catalogue, outbox.places.owner, *some)):
+        if (yield from patience.send(outbox.catalogue, outbox.places.owner, *deletes)):
             return
-    except ErrorResponse as refused:
-        if refused.status != 412:
+    except ErrorResponse as refusal:
+        if refusal.status != 412:
             raise
-    for change in some if some[1:] else ():  # (one is not there, or was written since)
+    for change in deletes if deletes[1:] else ():  # (one is not there, or was written since)
         yield from _deleted(outbox, patience, [change])

@@ -1,4 +1,4 @@
-"""What writers left that ended before they were done: found by the partitions that they named, and finished or undone.
+"""Recovery of writes that ended too early: found by the partitions that their writers named, and finished or undone.
 
 All ages are by the clock of the service: it writes when an entity was last changed.
 """
@@ -53,9 +53,9 @@ from .tables.service import (
     RowChange,
 )
 
-_NAMED = 7200.0  # seconds for which the name of a partition stays: its writer believes in it for an hour
+_NAME_LIFETIME = 7200.0  # seconds for which the name of a partition stays: its writer believes in it for an hour
 _KEPT = 7200.0  # seconds for which a marker stays: who stood still may add once more what was added when it read
-_TOGETHER = 16
+_PARALLEL = 16
 _WAIT = 1.0  # seconds
 _log = logging.getLogger("tablemapper.azure")
 
@@ -67,30 +67,32 @@ def sweep(current: CatalogueRefresher, outbox: Outbox, timeout: float, *, full: 
         current: the classes as the process knows them; what others have left of other classes stays.
         outbox: of the process.
         timeout: seconds after which to give up, if no answer comes.
-        full: also look through the tables of classes for writes whose partitions nobody names, as after a catalogue was lost,
-            and those of aggregates for markers that nobody needs any more.
+        full: also look through the tables of classes for writes whose partitions nobody names, as after a catalogue was lost.
+            Those of aggregates are searched for markers that nobody needs any more.
     """
     patience = Deadline((yield from clock()) + timeout)
     yield from delete_finished(outbox, patience)
-    recovery, done = OutboxRecovery(current, outbox, timeout), 0
+    recovery, count_of_writes = OutboxRecovery(current, outbox, timeout), 0
     names = yield from recovery.names()
-    for at in range(0, len(names), _TOGETHER):
-        some = names[at : at + _TOGETHER]
-        counts = yield from side_by_side([recovery.partition(one["t"], one["p"]) for one, _ in some])
-        done += sum(count for count, _ in counts)
-        for (one, age), (_, left) in zip(some, counts, strict=True):
-            if not left and age > _NAMED:
+    for at in range(0, len(names), _PARALLEL):
+        batch = names[at : at + _PARALLEL]
+        counts = yield from side_by_side([recovery.partition(entity["t"], entity["p"]) for entity, _ in batch])
+        count_of_writes += sum(count for count, _ in counts)
+        for (entity, age), (_, unfinished_count) in zip(batch, counts, strict=True):
+            if not unfinished_count and age > _NAME_LIFETIME:
                 yield from _tried(
-                    GroupTransaction(outbox.catalogue, one[PARTITION], (RowChange("delete", one[ROW], {}, one[ETAG]),))
+                    GroupTransaction(
+                        outbox.catalogue, entity[PARTITION], (RowChange("delete", entity[ROW], {}, entity[ETAG]),)
+                    )
                 )
     yield from delete_finished(outbox, patience)  # (of groups that indexes have elsewhere)
     if full:
-        named = {(one["t"], one["p"]) for one, _ in names}
+        named_partitions = {(entity["t"], entity["p"]) for entity, _ in names}
         for table in {model.table for model in current.known.models if current.known.has_intent(model)}:
-            done += yield from recovery.unnamed(table, named)
+            count_of_writes += yield from recovery.unnamed(table, named_partitions)
         for aggregate in current.known.outer_aggregates:
             yield from recovery.marks(aggregate.model.table)
-    return done
+    return count_of_writes
 
 
 def waited(catalogue: str, since: int, seconds: float, timeout: float) -> Effects[bool]:
@@ -102,10 +104,10 @@ def waited(catalogue: str, since: int, seconds: float, timeout: float) -> Effect
         seconds: that are to pass.
         timeout: seconds after which to give up, if no answer comes.
     """
-    left = since / 1e6 + seconds - (yield from server_time(catalogue, timeout)) / 1e6
-    if left > 0:
-        yield Sleep(min(left, _WAIT))
-    return left > 0
+    seconds_left = since / 1e6 + seconds - (yield from server_time(catalogue, timeout)) / 1e6
+    if seconds_left > 0:
+        yield Sleep(min(seconds_left, _WAIT))
+    return seconds_left > 0
 
 
 def _tried(commit: GroupTransaction) -> Effects[Sequence[str | None]]:
@@ -134,14 +136,14 @@ class OutboxRecovery:
     def read(self, find: QueryEntities) -> Effects[list[tuple[Entity, float]]]:
         """Read entities, each with the seconds for which it has been as it is."""
         entities, date = yield from found_with_date(find, self.timeout)
-        now = time_of(date) if entities else 0
-        if now is None:
-            now = yield from server_time(self.outbox.catalogue, self.timeout)
-        return [(entity, self.age(entity, now)) for entity in entities]
+        server_now = time_of(date) if entities else 0
+        if server_now is None:
+            server_now = yield from server_time(self.outbox.catalogue, self.timeout)
+        return [(entity, self.age(entity, server_now)) for entity in entities]
 
-    def age(self, entity: Entity, now: int) -> float:
+    def age(self, entity: Entity, server_now: int) -> float:
         """Return for how many seconds an entity has been as it is, ``now`` being the clock of the service in µs."""
-        return (now - int(Stamp(entity[ETAG]))) / 1_000_000
+        return (server_now - int(Stamp(entity[ETAG]))) / 1_000_000
 
     def names(self) -> Effects[list[tuple[Entity, float]]]:
         """Return the names of partitions in which something may be to be done, each with its age.
@@ -154,50 +156,57 @@ class OutboxRecovery:
         names = yield from self.read(QueryEntities(self.outbox.catalogue, where))
         places, lease = self.outbox.places, self.outbox.times.lease
         return [
-            (one, age)
-            for one, age in names
-            if age > lease and not (one[PARTITION] == places.owner and places.is_clean((one["t"], one["p"])))
+            (entity, age)
+            for entity, age in names
+            if age > lease and not (entity[PARTITION] == places.owner and places.is_clean((entity["t"], entity["p"])))
         ]
 
-    def unnamed(self, table: str, named: Collection[tuple[str, str]]) -> Effects[int]:
+    def unnamed(self, table: str, named_partitions: Collection[tuple[str, str]]) -> Effects[int]:
         """Return how many intents were finished or undone in the partitions of a table that nobody names."""
-        found = yield from self.read(in_range(table, INTENTS))
+        entities = yield from self.read(in_range(table, INTENTS))
         partitions = [
-            one for one in dict.fromkeys([entity[PARTITION] for entity, _ in found]) if (table, one) not in named
+            candidate
+            for candidate in dict.fromkeys([entity[PARTITION] for entity, _ in entities])
+            if (table, candidate) not in named_partitions
         ]
-        done = 0
-        for at in range(0, len(partitions), _TOGETHER):
-            some = partitions[at : at + _TOGETHER]
-            done += sum([count for count, _ in (yield from side_by_side([self.partition(table, one) for one in some]))])
-        return done
+        intent_count = 0
+        for at in range(0, len(partitions), _PARALLEL):
+            batch = partitions[at : at + _PARALLEL]
+            intent_count += sum(
+                [
+                    count
+                    for count, _ in (yield from side_by_side([self.partition(table, partition) for partition in batch]))
+                ]
+            )
+        return intent_count
 
     def partition(self, table: str, partition: str) -> Effects[tuple[int, int]]:
         """Return how many intents of a partition were finished or undone, and how many are left there."""
         began: float = yield ReadClock()
         classes = yield from self.current.classes()
-        done = left = 0
+        done_count = left_count = 0
         try:
             intents = yield from self.read(in_range(table, INTENTS, partition))
-        except ErrorResponse as refused:
-            if refused.code != "TableNotFound":  # (it was replaced, and is no more)
+        except ErrorResponse as refusal:
+            if refusal.code != "TableNotFound":  # (it was replaced, and is no more)
                 raise
-            return done, left
+            return done_count, left_count
         for entity, age in intents:
             if not is_known(entity):
                 continue
-            left += 1
+            left_count += 1
             if age <= self.outbox.times.lease and CLAIMED not in entity:
                 continue
             try:
-                more, gone = yield from self._intent(
+                is_done, is_deleted = yield from self._intent(
                     classes, table, entity, age, Deadline(began + self.outbox.times.deadline)
                 )
             except (DeadlineExceeded, ErrorResponse, UnknownAggregate, TableMapperError) as error:
                 _log.warning("%s %r: what a write left there stays: %s", table, partition, error)
             else:
-                done += more
-                left -= gone
-        return done, left
+                done_count += is_done
+                left_count -= is_deleted
+        return done_count, left_count
 
     def _intent(
         self, classes: OpenClasses, table: str, entity: Entity, age: float, patience: Deadline
@@ -211,11 +220,11 @@ class OutboxRecovery:
                 return True, False
             return False, False
         if state == "C":
-            if (claimed := (yield from self._claimed(table, entity))) is None:
+            if (claimed_intent := (yield from self._claimed(table, entity))) is None:
                 return False, False
             yield from carry_out([intent], classes, patience, self.timeout, self.outbox)
             yield from bury(intent, patience, self.timeout)
-            yield from _tried(restated(table, claimed, "D"))  # (it stays: others may be carrying it out, too)
+            yield from _tried(restated(table, claimed_intent, "D"))  # (it stays: others may be carrying it out, too)
             return True, False
         if not old:
             return False, False
@@ -235,39 +244,40 @@ class OutboxRecovery:
         """
         if CLAIMED in entity:
             return entity
-        claimed = {**entity, CLAIMED: True}
-        etags = yield from _tried(restated(table, claimed, "C"))
-        return {**claimed, ETAG: etags[0]} if etags else None
+        claimed_intent = {**entity, CLAIMED: True}
+        etags = yield from _tried(restated(table, claimed_intent, "C"))
+        return {**claimed_intent, ETAG: etags[0]} if etags else None
 
     def marks(self, table: str) -> Effects[None]:
         """Delete the markers of writes whose intents are gone: since these were carried out, or by their own writers."""
-        found = yield from self.read(in_range(table, MARKS))
-        marks = [one for one, age in found if age > _KEPT and is_known(one)]
-        gets = [read(GetEntity(one["t"], one["p"], intent_key(one["op"])), self.timeout) for one in marks]
+        entities = yield from self.read(in_range(table, MARKS))
+        marks = [entity for entity, age in entities if age > _KEPT and is_known(entity)]
+        gets = [read(GetEntity(mark["t"], mark["p"], intent_key(mark["op"])), self.timeout) for mark in marks]
         intents: list[Entity | None] = []
-        for at in range(0, len(gets), _TOGETHER):
-            intents += yield from side_by_side(gets[at : at + _TOGETHER])
-        gone = [one for one, intent in zip(marks, intents, strict=True) if intent is None]
+        for at in range(0, len(gets), _PARALLEL):
+            intents += yield from side_by_side(gets[at : at + _PARALLEL])
+        spent = [mark for mark, intent in zip(marks, intents, strict=True) if intent is None]
         deletes = [
-            GroupTransaction(table, one[PARTITION], (RowChange("delete", one[ROW], {}, one[ETAG]),)) for one in gone
+            GroupTransaction(table, mark[PARTITION], (RowChange("delete", mark[ROW], {}, mark[ETAG]),))
+            for mark in spent
         ]
-        for at in range(0, len(deletes), _TOGETHER):
-            yield from side_by_side([_tried(one) for one in deletes[at : at + _TOGETHER]])
+        for at in range(0, len(deletes), _PARALLEL):
+            yield from side_by_side([_tried(delete) for delete in deletes[at : at + _PARALLEL]])
 
 
-def unfinished(intents: Sequence[tuple[str, Entity]], times: Timing, now: int | None) -> list[CheckFinding]:
+def unfinished(intents: Sequence[tuple[str, Entity]], times: Timing, server_now: int | None) -> list[CheckFinding]:
     """Return what is wrong where no writer goes on with an intent, each with the table that it lies in.
 
     Args:
         intents: that were read.
         times: how long things last.
-        now: the clock of the service, in µs; None: it is not known, and each intent counts.
+        server_now: the clock of the service, in µs; None: it is not known, and each intent counts.
     """
     return [
         CheckFinding(
-            Problem("missing", table, (one[PARTITION], one[ROW]), "a write is not finished; call store.sweep()")
+            Problem("missing", table, (entity[PARTITION], entity[ROW]), "a write is not finished; call store.sweep()")
         )
-        for table, one in intents
-        if one["state"] in ("P", "C")
-        if now is None or CLAIMED in one or (now - int(Stamp(one[ETAG]))) / 1e6 > times.lease
+        for table, entity in intents
+        if entity["state"] in ("P", "C")
+        if server_now is None or CLAIMED in entity or (server_now - int(Stamp(entity[ETAG]))) / 1e6 > times.lease
     ]

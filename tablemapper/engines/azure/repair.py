@@ -1,8 +1,8 @@
-"""What a check found, made right beside readers and writers: rows of indexes, and groups in the partitions of entities.
+"""Repair of the findings of a check, while programs read and write: rows of indexes, and groups beside entities.
 
 A fix believes no finding. It reads what is there, the row of an index before its entity, and changes it only if it is
-still so: under ETags, or by rows that are of one write for ever, which an intent names while they may come late. So it
-may be done at any time, and by several at once.
+still so. That is proven by ETags, or by rows that are of one write for ever, which an intent names while they may come
+late. So it may be done at any time, and by several at once.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ from .tables.service import (
 from .writing.batch_writes import TransactionChunk, in_rounds
 
 Key = Sequence[Any]
-_TOGETHER = 16  # entities of another program, in one transaction
-_LEFT: tuple[type[Exception], ...] = (DeadlineExceeded, NoResponse, CorruptStore, *DAMAGE)
+_PARALLEL = 16  # entities of another program, in one transaction
+_FOR_NEXT_PASS: tuple[type[Exception], ...] = (DeadlineExceeded, NoResponse, CorruptStore, *DAMAGE)
 
 
 class ConditionalRepair:
@@ -74,9 +74,12 @@ class ConditionalRepair:
         self._classes = classes
         self._outbox = outbox
         self._timeout = timeout
-        self._outer = {index for duties in classes.outer.values() for index in duties.indexes}
-        self._inner = {
-            one: model for model in classes.models for duties, _ in classes.duties(model) for one in duties.aggregates
+        self._remote_indexes = {index for duties in classes.outer.values() for index in duties.indexes}
+        self._sources = {
+            aggregate: model
+            for model in classes.models
+            for duties, _ in classes.duties(model)
+            for aggregate in duties.aggregates
         }
 
     def of(self, findings: Iterable[CheckFinding]) -> Iterator[Effects[None]]:
@@ -86,7 +89,7 @@ class ConditionalRepair:
             subject, key = finding.of, finding.problem.key
             if isinstance(subject, IndexMaintenance):
                 yield _if_possible(self.index(subject, key))
-            elif isinstance(subject, AggregateMaintenance) and subject in self._inner:
+            elif isinstance(subject, AggregateMaintenance) and subject in self._sources:
                 groups[subject, (key[0], key[1])] = None
         for aggregate, place in groups:
             yield _if_possible(self.group(aggregate, place))
@@ -95,7 +98,7 @@ class ConditionalRepair:
 
     def index(self, index: IndexMaintenance, key: Key) -> Effects[None]:
         """Make right what an entity, or a group, has in an index under one value: ``(partition, row, its keys)``."""
-        if index not in self._outer:
+        if index not in self._remote_indexes:
             yield from self._local(index, key)
         elif index.model.unique:
             yield from self._reserved(index, key)
@@ -112,24 +115,32 @@ class ConditionalRepair:
 
     def _entry(self, index: IndexMaintenance, row: Any, key: Key) -> Any:
         entries = [] if row is None else index.rows_of(row, self._classes.stored(index.owner))
-        return next((one for one in entries if one[:4] == tuple(key[:4])), None)
+        return next((entry for entry in entries if entry[:4] == tuple(key[:4])), None)
 
     def _local(self, index: IndexMaintenance, key: Key) -> Effects[None]:
         table, partition = index.owner.table, key[0]
         place = local_key(index, key)
-        held = yield from read(GetEntity(table, partition, place), self._timeout)
+        index_row = yield from read(GetEntity(table, partition, place), self._timeout)
         entity, row = yield from self._entity(index.owner, key)
         entry = self._entry(index, row, key)
         if entry is None:
-            if held is not None and held[BASE_ROW] == key[3]:
-                yield from _tried(GroupTransaction(table, partition, (RowChange("delete", place, {}, held[ETAG]),)))
+            if index_row is not None and index_row[BASE_ROW] == key[3]:
+                yield from _tried(
+                    GroupTransaction(table, partition, (RowChange("delete", place, {}, index_row[ETAG]),))
+                )
             return
-        if held is not None and held[BASE_ROW] != key[3]:
+        if index_row is not None and index_row[BASE_ROW] != key[3]:
             return  # (a unique value that two have)
         members = {BASE_ROW: key[3], **included(index, entry, self._classes.codec(index.owner).stored)}
-        put = RowChange("insert", place, members) if held is None else RowChange("replace", place, members, held[ETAG])
+        row_change = (
+            RowChange("insert", place, members)
+            if index_row is None
+            else RowChange("replace", place, members, index_row[ETAG])
+        )
         assert entity is not None
-        yield from _tried(GroupTransaction(table, partition, (RowChange("merge", key[3], {}, entity[ETAG]), put)))
+        yield from _tried(
+            GroupTransaction(table, partition, (RowChange("merge", key[3], {}, entity[ETAG]), row_change))
+        )
 
     def _elsewhere(self, index: IndexMaintenance, key: Key) -> Effects[None]:
         """Put the row of the write that the entity names, and delete those of others that are over."""
@@ -140,23 +151,27 @@ class ConditionalRepair:
             Comparison(ROW, "lt", "String", f"{front}g"),
         ))  # fmt: skip
         rows = yield from found(QueryEntities(index.model.table, where), self._timeout)
-        rows = [one for one in rows if len(one[ROW]) == len(front) + OP_UNITS and self._is_of(one, key)]
+        rows = [
+            index_row
+            for index_row in rows
+            if len(index_row[ROW]) == len(front) + OP_UNITS and self._is_of(index_row, key)
+        ]
         under_way = []
-        for one in rows:
-            intent = intent_key(one[ROW][-OP_UNITS:])
+        for index_row in rows:
+            intent = intent_key(index_row[ROW][-OP_UNITS:])
             if (yield from read(GetEntity(index.owner.table, key[2], intent), self._timeout)) is not None:
-                under_way.append(one)
+                under_way.append(index_row)
         entity, row = yield from self._entity(index.owner, key)
         entry, op = self._entry(index, row, key), self._op_of(row, index)
-        for one in rows:
-            if one not in under_way and (entry is None or one[ROW][-OP_UNITS:] != op):
+        for index_row in rows:
+            if index_row not in under_way and (entry is None or index_row[ROW][-OP_UNITS:] != op):
                 yield from _tried(
-                    GroupTransaction(index.model.table, key[0], (RowChange("delete", one[ROW], {}, "*"),))
+                    GroupTransaction(index.model.table, key[0], (RowChange("delete", index_row[ROW], {}, "*"),))
                 )
         if entry is not None and op is not None:
-            put = put_of(index, self._classes.marks, entry, op)
-            change = RowChange("upsert", put.row, put.members)
-            yield from _if_possible(self._put(index, key, entity, change, puts=[put]))
+            new_row = put_of(index, self._classes.marks, entry, op)
+            change = RowChange("upsert", new_row.row, new_row.members)
+            yield from _if_possible(self._put(index, key, entity, change, puts=[new_row]))
 
     def _put(
         self,
@@ -200,17 +215,17 @@ class ConditionalRepair:
 
     def _reserved(self, index: IndexMaintenance, key: Key) -> Effects[None]:
         table, owner = index.model.table, index.owner
-        held = yield from read(GetEntity(table, key[0], key[1]), self._timeout)
-        if held is not None:
-            intent = intent_key(held[OP])
-            waits = yield from read(GetEntity(owner.table, held[BASE_PARTITION], intent), self._timeout)
-            if waits is not None or NEXT_OP in held or not self._is_of(held, key):
+        reservation = yield from read(GetEntity(table, key[0], key[1]), self._timeout)
+        if reservation is not None:
+            intent = intent_key(reservation[OP])
+            waits = yield from read(GetEntity(owner.table, reservation[BASE_PARTITION], intent), self._timeout)
+            if waits is not None or NEXT_OP in reservation or not self._is_of(reservation, key):
                 return
         entity, row = yield from self._entity(owner, key)
         entry, op = self._entry(index, row, key), self._op_of(row, index)
-        if held is not None and (entry is None or op != held[OP]):
-            yield from _tried(GroupTransaction(table, key[0], (RowChange("delete", key[1], {}, held[ETAG]),)))
-        elif held is None and entry is not None and op is not None:
+        if reservation is not None and (entry is None or op != reservation[OP]):
+            yield from _tried(GroupTransaction(table, key[0], (RowChange("delete", key[1], {}, reservation[ETAG]),)))
+        elif reservation is None and entry is not None and op is not None:
             take = ReserveValue(table, key[0], key[1], key[3], self._classes.marks.of[index].name, op)
             insert = RowChange("insert", key[1], {OP: op, BASE_PARTITION: key[2], BASE_ROW: key[3]})
             yield from _if_possible(self._put(index, key, entity, insert, takes=[take]))
@@ -222,36 +237,36 @@ class ConditionalRepair:
 
         Each write that changes what they add up to writes the group, too: under its ETag they are all of one state.
         """
-        table, source = aggregate.model.table, self._inner[aggregate]
-        held = yield from read(GetEntity(table, *key), self._timeout)
+        table, source = aggregate.model.table, self._sources[aggregate]
+        group_row = yield from read(GetEntity(table, *key), self._timeout)
         entities = yield from found(QueryEntities(table, Comparison(PARTITION, "eq", "String", key[0])), self._timeout)
-        if held is not None and STATE not in held:  # (what is no group is not overwritten)
+        if group_row is not None and STATE not in group_row:  # (what is no group is not overwritten)
             return
         groups, duties = Groups(), self._classes.maintained(source).alone(aggregate)
-        rows = [self._classes.readable(source, one) for one in entities if one.get(OP)]
+        rows = [self._classes.readable(source, entity) for entity in entities if entity.get(OP)]
         for row in [row for row in rows if row is not None]:
             for counting in duties.counting(row).aggregates:
                 counting.collect((row,), groups, 1)
         live = next(
             (delta for group, delta in groups.items() if aggregate.key(group) == key), aggregate.aggregate.zero()
         )
-        there = [one[ROW] for one in entities if is_page(one[ROW]) and one.get(BASE_ROW) == key[1]]
+        stored_pages = [entity[ROW] for entity in entities if is_page(entity[ROW]) and entity.get(BASE_ROW) == key[1]]
         try:
-            whole = yield from read_group(aggregate, key, held, None, self._timeout)
+            loaded = yield from read_group(aggregate, key, group_row, None, self._timeout)
         except CorruptStore:  # (its values; or the group itself, which stays a finding)
-            whole = unread_group(aggregate, key, held)
+            loaded = unread_group(aggregate, key, group_row)
         try:
-            change = changed(whole, [correction(whole, live)], MOST_PAGES, anyway=True)
+            change = changed(loaded, [correction(loaded, live)], MOST_PAGES, anyway=True)
         except (CorruptStore, InvalidEntity):
             return
-        if change is None or (whole.found or {}).get(ETAG) != (held or {}).get(ETAG):
+        if change is None or (loaded.row_read or {}).get(ETAG) != (group_row or {}).get(ETAG):
             return
-        pages, upkeep = whole.values.changes(), self._classes.upkeep(aggregate)
-        named = {*whole.values.pages, *[one.row for one in pages]}
+        pages, upkeep = loaded.values.changes(), self._classes.upkeep(aggregate)
+        named_pages = {*loaded.values.pages, *[page.row for page in pages]}
         room = MAX_CHANGES - 2 - len(pages) - 2 * len(upkeep.inner.indexes)
-        pages += [RowChange("delete", row, {}, "*") for row in there if row not in named][:room]
+        pages += [RowChange("delete", row, {}, "*") for row in stored_pages if row not in named_pages][:room]
         writer = GroupWriter(self._classes, self._outbox, (yield from self._patience()), self._timeout)
-        yield from _if_possible(writer.write(upkeep, key, held, change, pages))
+        yield from _if_possible(writer.write(upkeep, key, group_row, change, pages))
 
 
 def add_uncounted(
@@ -261,25 +276,25 @@ def add_uncounted(
 
     Of them nothing but marks is written. Those that are written meanwhile are left to the next pass.
     """
-    refused: dict[Problem, str] = {}
+    refusals: dict[Problem, str] = {}
     for at in range(0, len(problems), MAX_CHANGES):
         classes = yield from current.classes()
-        some = [(one, classes.schema.by_name[one.where]) for one in problems[at : at + MAX_CHANGES]]
-        gets = [read(GetEntity(model.table, *one.key), timeout) for one, model in some]
+        batch = [(uncounted, classes.schema.by_name[uncounted.where]) for uncounted in problems[at : at + MAX_CHANGES]]
+        gets = [read(GetEntity(model.table, *uncounted.key), timeout) for uncounted, model in batch]
         of, operations = dict[tuple[Model, Key], Problem](), list[Operation]()
-        for (problem, model), entity in zip(some, (yield from side_by_side(gets)), strict=True):
+        for (problem, model), entity in zip(batch, (yield from side_by_side(gets)), strict=True):
             row = None if entity is None else classes.readable(model, entity)
             if row is not None and counted(row) is None:
                 operations.append(Operation("build", model, row[0], row[1], new=row[:-1], old=row, etag=row[2]))
                 of[model, operations[-1].key] = problem
-        for size in (_TOGETHER, 1):  # (the second time to see which one it is)
+        for size in (_PARALLEL, 1):  # (the second time to see which one it is)
             chunks: list[TransactionChunk] = yield from in_rounds(current, operations, outbox, size, timeout)
-            operations = [one for chunk in chunks for one in chunk.operations[chunk.written :]]
+            operations = [operation for chunk in chunks for operation in chunk.operations[chunk.written_count :]]
         for chunk in chunks:
             if isinstance(chunk.error, InvalidEntity | UniqueViolation):
-                (one,) = chunk.operations
-                refused[of[one.model, one.key]] = _refusal(classes, one, chunk.error)
-    return refused
+                (operation,) = chunk.operations
+                refusals[of[operation.model, operation.key]] = _refusal(classes, operation, chunk.error)
+    return refusals
 
 
 def _refusal(classes: OpenClasses, operation: Operation, error: TableMapperError) -> str:
@@ -292,11 +307,11 @@ def _refusal(classes: OpenClasses, operation: Operation, error: TableMapperError
     return f"its value {value} of {index.label} is that of {tuple(error.holder)}"
 
 
-def left_of(finding: CheckFinding, classes: OpenClasses, refused: Mapping[Problem, str]) -> Problem:
+def left_of(finding: CheckFinding, classes: OpenClasses, refusals: Mapping[Problem, str]) -> Problem:
     """Return a problem that is left, with what to do, or why it could not be repaired, where that is known."""
     problem = finding.problem
-    if problem in refused:
-        return attrs.evolve(problem, detail=refused[problem])
+    if problem in refusals:
+        return attrs.evolve(problem, detail=refusals[problem])
     if finding.of in classes.outer_aggregates:
         remedy = "others write this group all the time; call store.freeze(), and then repair"
     elif isinstance(finding.of, AggregateMaintenance):
@@ -312,18 +327,18 @@ def left_of(finding: CheckFinding, classes: OpenClasses, refused: Mapping[Proble
 def _tried(commit: GroupTransaction) -> Effects[None]:
     """Send what may be refused, or lost."""
 
-    def sent() -> Effects[None]:
+    def work() -> Effects[None]:
         yield commit
 
-    yield from _if_possible(sent())
+    yield from _if_possible(work())
 
 
 def _if_possible(work: Effects[None]) -> Effects[None]:
     """Do what may be refused, or lost, or end too late, or be not readable: the next pass looks again."""
     try:
         yield from work
-    except _LEFT:
+    except _FOR_NEXT_PASS:
         return
-    except ErrorResponse as refused:
-        if refused.status not in (404, 409, 412) or refused.code == "TableNotFound":
+    except ErrorResponse as refusal:
+        if refusal.status not in (404, 409, 412) or refusal.code == "TableNotFound":
             raise

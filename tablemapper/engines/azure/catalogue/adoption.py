@@ -22,8 +22,8 @@ Adopted: TypeAlias = bool | Sequence[str]
 
 def tables_of(schema: Schema) -> list[str]:
     """Return the tables of classes, and of their indexes that have some, by their public names."""
-    outer = [index.table for model in schema.models for index in model.indexes if not is_local(model, index)]
-    return list(dict.fromkeys([*(model.table for model in schema.models), *outer]))
+    remote_tables = [index.table for model in schema.models for index in model.indexes if not is_local(model, index)]
+    return list(dict.fromkeys([*(model.table for model in schema.models), *remote_tables]))
 
 
 def check_adopted(schema: Schema, adopt: Any) -> None:
@@ -47,7 +47,7 @@ def check_adopted(schema: Schema, adopt: Any) -> None:
 
 @attrs.frozen
 class Adoption:
-    """What a store may take over.
+    """The tables that a store may take over.
 
     Args:
         schema: the opened classes.

@@ -1,4 +1,4 @@
-"""Which catalogue a table of the account belongs to: a row of the table says so, and the insert of that row decides."""
+"""Claims on tables of the account: a row of a table names its catalogue, and the insert of that row decides."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from .publication import if_there, read_catalogue, tables_in
 
 _FRESH = 600.0  # seconds for which a catalogue that claims a table may be about to be published
 _BRIEF = 5.0  # seconds for which a list of tables is waited for
-_SOME = 20  # rows of a table, by which it is judged
-_LAST = "{"  # (above all letters and digits)
+_SAMPLE = 20  # rows of a table, by which it is judged
+_ABOVE_ALL = "{"  # (above all letters and digits)
 
 
 @attrs.frozen
@@ -47,7 +47,7 @@ class TableNames:
         return name.lower() in self.names if in_range else None
 
 
-NO_NAMES = TableNames(_LAST, "", frozenset())
+NO_NAMES = TableNames(_ABOVE_ALL, "", frozenset())
 """Nothing is known of any table."""
 
 
@@ -59,21 +59,21 @@ def listed(names: Iterable[str]) -> Effects[TableNames]:
     names = list(names)
     if not names:
         return NO_NAMES
-    first, end = min([name.upper() for name in names]), max([name.lower() for name in names]) + _LAST
-    tables, after = set[str](), None
+    first, end = min([name.upper() for name in names]), max([name.lower() for name in names]) + _ABOVE_ALL
+    tables, continuation = set[str](), None
     while True:
         try:
-            page: EntityPage = yield Within(ListTables(first, end, after), _BRIEF)
+            page: EntityPage = yield Within(ListTables(first, end, continuation), _BRIEF)
         except (ErrorResponse, NoResponse):
             return NO_NAMES
         tables |= {row["TableName"].lower() for row in page.entities}
-        if (after := page.after) is None:
+        if (continuation := page.after) is None:
             return TableNames(first, end, frozenset(tables))
 
 
 @attrs.frozen
 class TableView:
-    """What is in a table that the catalogue does not know."""
+    """The contents of a table that the catalogue does not know."""
 
     name: str
     """In the account."""
@@ -88,7 +88,7 @@ def looked_at(name: str, timeout: float) -> Effects[TableView | None]:
     """Return what is in a table; None if there is none."""
     works: list[Effects[Entity | EntityPage | None]] = [
         if_there(read(GetEntity(name, CLAIM, CLAIM), timeout)),
-        if_there(read(QueryEntities(name, top=_SOME), timeout)),
+        if_there(read(QueryEntities(name, top=_SAMPLE), timeout)),
     ]
     claim, page = yield from side_by_side(works)
     if not isinstance(page, EntityPage):
@@ -108,8 +108,8 @@ def made(name: str, timeout: float) -> Effects[bool]:
         try:
             is_new: bool = yield from read(CreateTable(name), timeout)
             return is_new
-        except ErrorResponse as refused:
-            if refused.code != "TableBeingDeleted":
+        except ErrorResponse as refusal:
+            if refusal.code != "TableBeingDeleted":
                 raise
         if (step := pause(until - (yield from clock()), attempt)) is None:
             raise StoreLocked(f"the table {name} is being deleted, which takes the service up to a minute; try again")
@@ -133,12 +133,12 @@ def claimed(name: str, catalogue: str, timeout: float, instead: Entity | None = 
     change = RowChange("insert" if etag is None else "replace", CLAIM, {"catalogue": catalogue}, etag)
     try:
         yield from read(GroupTransaction(name, CLAIM, (change,)), timeout)
-    except ErrorResponse as refused:
-        if refused.status not in (409, 412) or refused.code == "TableBeingDeleted":
+    except ErrorResponse as refusal:
+        if refusal.status not in (409, 412) or refusal.code == "TableBeingDeleted":
             raise
         claim: Entity | None = yield from read(GetEntity(name, CLAIM, CLAIM), timeout)
         if claim is None or not _is_of(claim, catalogue):
-            raise _taken(name, "another" if claim is None else _owner(claim), catalogue) from None
+            raise _claim_error(name, "another" if claim is None else _owner(claim), catalogue) from None
 
 
 def replaceable(view: TableView, catalogue: str, timeout: float, *, adopt: bool) -> Effects[Entity | None]:
@@ -157,14 +157,16 @@ def replaceable(view: TableView, catalogue: str, timeout: float, *, adopt: bool)
     if claim is None or _is_of(claim, catalogue):
         return None
     if (yield from _knows(_owner(claim), view.name, timeout)):
-        raise _taken(view.name, _owner(claim), catalogue)
+        raise _claim_error(view.name, _owner(claim), catalogue)
     if not adopt:
-        raise _taken(view.name, _owner(claim), catalogue, ", which does not know it any more: adopt= takes it over")
-    now = time_of(view.date)
-    age = 0.0 if now is None else (now - int(Stamp(claim[ETAG]))) / 1e6
+        raise _claim_error(
+            view.name, _owner(claim), catalogue, ", which does not know it any more: adopt= takes it over"
+        )
+    server_now = time_of(view.date)
+    age = 0.0 if server_now is None else (server_now - int(Stamp(claim[ETAG]))) / 1e6
     if age <= _FRESH:
         why = f", which does not know it yet: adopt= takes it over in {_FRESH - max(age, 0):.0f} s"
-        raise _taken(view.name, _owner(claim), catalogue, why)
+        raise _claim_error(view.name, _owner(claim), catalogue, why)
     return claim
 
 
@@ -173,14 +175,14 @@ def _knows(catalogue: str, name: str, timeout: float) -> Effects[bool]:
     if check_table_name(catalogue) is not None:
         return False
     try:
-        other = yield from read_catalogue(catalogue, timeout)
+        catalogue_read = yield from read_catalogue(catalogue, timeout)
     except (CorruptStore, NotAStore):  # (it is there)
         return True
-    if other is None:
+    if catalogue_read is None:
         return False
-    kept = [table for entry in other.value.history for table in entry.kept]
-    kept += [table for stone in other.value.tombstones for table in stone.tables]
-    return name.lower() in [table.lower() for table in (*tables_in(other.value).values(), *kept)]
+    kept_tables = [table for entry in catalogue_read.value.history for table in entry.kept]
+    kept_tables += [table for stone in catalogue_read.value.tombstones for table in stone.tables]
+    return name.lower() in [table.lower() for table in (*tables_in(catalogue_read.value).values(), *kept_tables)]
 
 
 def _owner(claim: Entity) -> str:
@@ -191,7 +193,7 @@ def _is_of(claim: Entity, catalogue: str) -> bool:
     return _owner(claim).lower() == catalogue.lower()
 
 
-def _taken(name: str, owner: str, catalogue: str, why: str = "") -> NotAStore:
+def _claim_error(name: str, owner: str, catalogue: str, why: str = "") -> NotAStore:
     return NotAStore(
         f"the table {name} belongs to the catalogue {owner} of this account{why}, and this store has the catalogue "
         f"{catalogue}; choose another table=, or a prefix="

@@ -1,4 +1,4 @@
-"""What an account holds, as far as the rules of evolution ask: tables are read only for what depends on them."""
+"""The contents of an account, as far as the rules of evolution ask: tables are read only for what depends on them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Key: TypeAlias = tuple[str, str]
 
 @attrs.frozen
 class _Question:
-    """Which rows of a class are of a kind."""
+    """A question for the rows of a class that are of a kind."""
 
     name: str
     """The class, by its name in the catalogue."""
@@ -47,7 +47,7 @@ class AccountContents(StoredContents):
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
         self._keys: dict[_Question, list[Key]] = {}
-        self._asked: dict[_Question, None] = {}
+        self._questions: dict[_Question, None] = {}
 
     def dropped(self, name: str, form: ModelSpec) -> str | None:
         tombstone = self._catalogue.gone(name, form)
@@ -55,34 +55,34 @@ class AccountContents(StoredContents):
 
     def holds_other(self, name: str, property: str, value: Any) -> bool:
         if self._catalogue.models[name].fields[property].type == "extra":
-            ours = {stored for _, stored in self._table_properties(name)} | {TYPE_NAME}
-            test = lambda one: any(each not in ours and not each.startswith(OURS) for each in properties(one))  # noqa: E731
+            ours = {stored_name for _, stored_name in self._table_properties(name)} | {TYPE_NAME}
+            test = lambda row: any(key not in ours and not key.startswith(OURS) for key in properties(row))  # noqa: E731
             return self._there_is(_Question(name, f"undeclared beside {property}", (), test))
-        stored = self._stored_name(name, property)
+        stored_name = self._stored_name(name, property)
 
         def differs(entity: Entity) -> bool:
-            return (held := stored_value(entity, stored)) is not None and held != value
+            return (value_held := stored_value(entity, stored_name)) is not None and value_held != value
 
-        return self._there_is(_Question(name, f"{property} other than {value!r}", (stored,), differs))
+        return self._there_is(_Question(name, f"{property} other than {value!r}", (stored_name,), differs))
 
     def holds_one_of(self, name: str, property: str, values: Sequence[Any]) -> bool:
-        field, stored = self._catalogue.models[name].fields[property], self._stored_name(name, property)
+        field, stored_name = self._catalogue.models[name].fields[property], self._stored_name(name, property)
 
         def holds(entity: Entity) -> bool:
             if field.in_key:  # (there is no property to look into)
                 return True
-            held = stored_value(entity, stored)
-            if held is None or not field.type.startswith("list["):
-                return held in values
+            value = stored_value(entity, stored_name)
+            if value is None or not field.type.startswith("list["):
+                return value in values
             try:
-                return any(one in values for one in msgspec.json.decode(held))
+                return any(element in values for element in msgspec.json.decode(value))
             except (TypeError, msgspec.DecodeError):  # (it is damaged, as a check says)
                 return False
 
-        return self._there_is(_Question(name, f"{property} among {values!r}", (stored,), holds))
+        return self._there_is(_Question(name, f"{property} among {values!r}", (stored_name,), holds))
 
     def undeclared(self, name: str, extra: str, property: str) -> Key | None:
-        keys = self._answer(_Question(name, f"undeclared {property}", (property,), lambda one: property in one))
+        keys = self._answer(_Question(name, f"undeclared {property}", (property,), lambda entity: property in entity))
         return keys[0] if keys else None
 
     def within(self, name: str, partition: Template, row: Template) -> Sequence[Key]:
@@ -99,7 +99,7 @@ class AccountContents(StoredContents):
     def _answer(self, question: _Question) -> list[Key] | None:
         """Return the keys of rows that a question is for; None if it was not looked up."""
         if question not in self._keys:
-            self._asked[question] = None
+            self._questions[question] = None
         return self._keys.get(question)
 
     def _table_properties(self, name: str) -> Sequence[tuple[str, str]]:
@@ -110,12 +110,12 @@ class AccountContents(StoredContents):
 
     def look(self, timeout: float) -> Effects[bool]:
         """Look up what was asked since; return whether that was anything."""
-        asked, self._asked = list(self._asked), {}
-        for question in asked:
-            self._keys[question] = yield from self._found(question, timeout)
-        return bool(asked)
+        questions, self._questions = list(self._questions), {}
+        for question in questions:
+            self._keys[question] = yield from self._find_keys(question, timeout)
+        return bool(questions)
 
-    def _found(self, question: _Question, timeout: float) -> Effects[list[Key]]:
+    def _find_keys(self, question: _Question, timeout: float) -> Effects[list[Key]]:
         select = (PARTITION, ROW, *question.select) if question.select else ()
         find = QueryEntities(self._catalogue.table_of(question.name).name, visible(), select)
         is_key = KeyTest(key_templates(self._catalogue.models[question.name])).has
@@ -123,13 +123,13 @@ class AccountContents(StoredContents):
         while True:
             try:
                 page: EntityPage = yield from read(find, timeout)
-            except ErrorResponse as refused:
-                if refused.code != "TableNotFound":
+            except ErrorResponse as refusal:
+                if refusal.code != "TableNotFound":
                     raise
                 return keys
-            for one in page.entities:
-                if question.test(one) and is_key(one[PARTITION], one[ROW]):
-                    keys.append((one[PARTITION], one[ROW]))
+            for entity in page.entities:
+                if question.test(entity) and is_key(entity[PARTITION], entity[ROW]):
+                    keys.append((entity[PARTITION], entity[ROW]))
                     if not question.all_of_them:
                         return keys
             if page.after is None:

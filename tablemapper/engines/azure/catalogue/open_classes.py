@@ -53,13 +53,13 @@ _log = logging.getLogger("tablemapper.azure")
 
 
 class _Duties(dict[Model, Maintenance]):
-    """What is maintained from each class; of one that was dropped, that this is so."""
+    """The maintenance of each class; for one that was dropped, an error that says so."""
 
-    def __init__(self, dropped: Mapping[Model, str]) -> None:
-        self._dropped = dropped
+    def __init__(self, messages: Mapping[Model, str]) -> None:
+        self._messages = messages
 
     def __missing__(self, model: Model) -> Maintenance:
-        raise SchemaMismatch(model.name, [self._dropped[model]])
+        raise SchemaMismatch(model.name, [self._messages[model]])
 
 
 class OpenClasses:
@@ -92,16 +92,16 @@ class OpenClasses:
         schema, dropped = without_dropped(schema, catalogue)
         self.schema: Final = schema
         self.dropped: dict[Model, str] = dropped
-        others = other_rules(catalogue)
+        other_builds = other_rules(catalogue)
         self.unready: Mapping[str, str] = {
             label: "building" if state == "announced" else state
-            for label, state in states_here(catalogue, others, ()).items()
+            for label, state in states_here(catalogue, other_builds, ()).items()
             if state != "ready"
         }
         names = {model: model.name for model in schema.models}
-        refused = refused_writes(catalogue, others)
+        refusals = refused_writes(catalogue, other_builds)
         seen, _ = catalogue_view(catalogue, schema)  # (under the names of properties that these classes have)
-        self.followed: dict[Model, ExtendedModel] = follow(schema, seen.models, seen.versions, names, refused)
+        self.followed: dict[Model, ExtendedModel] = follow(schema, seen.models, seen.versions, names, refusals)
         self._codecs: dict[Model, EntityCodec] = {}
         self._key_tests: dict[Model, tuple[KeyTest, bool]] = {}
         self._forms = seen.models
@@ -117,17 +117,17 @@ class OpenClasses:
         self.outer: dict[Model, Maintenance] = {}
         self.inner: dict[Model, Maintenance] = {}
         for model, duties in self._duties.items():
-            inner = self.inner[model] = duties.where(partial(_is_inside, model))
-            outer = duties.less([inner])
-            if outer.indexes or outer.aggregates:
-                self.outer[model] = outer
+            inside = self.inner[model] = duties.where(partial(_is_inside, model))
+            outside = duties.less([inside])
+            if outside.indexes or outside.aggregates:
+                self.outer[model] = outside
         self.marks: BuildMarks = self._marks()
         self._parts = {model: self._in_parts(duties) for model, duties in self.inner.items()}
         self.aggregates: dict[str, AggregateMaintenance] = {
-            self.marks.name_of(one): one for duties in self._duties.values() for one in duties.aggregates
+            self.marks.name_of(counting): counting for duties in self._duties.values() for counting in duties.aggregates
         }
         self.outer_aggregates: list[AggregateMaintenance] = [
-            one for duties in self.outer.values() for one in duties.aggregates
+            counting for duties in self.outer.values() for counting in duties.aggregates
         ]
         self._reserved = {
             cls: test for members in schema.tables().values() for cls, test in reserved_keys(members).items()
@@ -137,25 +137,29 @@ class OpenClasses:
         of: dict[MaintainedPart, BuildMark] = {}
         built: dict[Model, list[BuildMark]] = {}
         for model, duties in self._duties.items():
-            for one in parts_of(duties):
-                name = one.model.name if isinstance(one, IndexMaintenance) else f"={one.model.name}"
-                state = self.catalogue.states.get(label_of(one))
+            for part in parts_of(duties):
+                name = part.model.name if isinstance(part, IndexMaintenance) else f"={part.model.name}"
+                state = self.catalogue.states.get(label_of(part))
                 if state is not None and state.number is not UNSET and model.aggregate is None:
                     values = None
-                    if isinstance(one, IndexMaintenance) and one.model.unique:
-                        values = partial(one.rows_of, model=self.stored(model))
-                    of[one] = BuildMark(
+                    if isinstance(part, IndexMaintenance) and part.model.unique:
+                        values = partial(part.rows_of, model=self.stored(model))
+                    of[part] = BuildMark(
                         f"{name}#{state.number}", True, state.state not in ("announced", "disabled"), values
                     )
-                    built.setdefault(model, []).append(of[one])
-                elif isinstance(one, IndexMaintenance) and not is_local(model, one.model):
-                    of[one] = BuildMark(name, built=False, sets=True)
-        stored = {model.name: names for model in self._duties if (names := self.codec(model).stored)}
-        return BuildMarks(of, built, self.head.generation, stored)
+                    built.setdefault(model, []).append(of[part])
+                elif isinstance(part, IndexMaintenance) and not is_local(model, part.model):
+                    of[part] = BuildMark(name, built=False, sets=True)
+        names_by_model = {model.name: names for model in self._duties if (names := self.codec(model).stored)}
+        return BuildMarks(of, built, self.head.generation, names_by_model)
 
     def _in_parts(self, duties: Maintenance) -> Sequence[tuple[Maintenance, BuildMark | None]]:
         """Return what is maintained in the partition: together, and apart what was built over entities."""
-        parts = [(duties.alone(one), mark) for one in parts_of(duties) if (mark := self.marks.of.get(one)) is not None]
+        parts = [
+            (duties.alone(maintained_part), mark)
+            for maintained_part in parts_of(duties)
+            if (mark := self.marks.of.get(maintained_part)) is not None
+        ]
         return [(duties.less([part for part, _ in parts]), None), *parts]
 
     @property
@@ -172,20 +176,25 @@ class OpenClasses:
         if (codec := self._codecs.get(model)) is None:
             self._check_there(model)
             # (No property of an aggregate is ever renamed.)
-            whole, held = self.stored(model), self._names.get(model.table, {}) if model.aggregate is None else {}
-            names = [(field.property, held.get(field.property, field.property)) for field in whole.columns]
+            model_as_stored, properties = (
+                self.stored(model),
+                self._names.get(model.table, {}) if model.aggregate is None else {},
+            )
+            names = [
+                (field.property, properties.get(field.property, field.property)) for field in model_as_stored.columns
+            ]
             form = self._forms[model.name].fields if model.name in self._forms else {}
             # (A default is that which the property came with, whatever a class says; None of an optional field is no value.)
             defaults = [
                 (field.property, default)
-                for field in whole.columns
+                for field in model_as_stored.columns
                 if not field.nullable
                 and field.property in form
-                and (default := stored_default(form[field.property])) != whole.defaults[field.property]
+                and (default := stored_default(form[field.property])) != model_as_stored.defaults[field.property]
             ]
-            codec = codec_of(whole, tuple([each for each in names if each[0] != each[1]]), tuple(defaults))
-            if (followed := self.followed.get(model)) is not None and (followed.narrow or followed.narrow_keys):
-                codec = attrs.evolve(codec, check=partial(_known_value, followed), check_row=followed.check_row)
+            codec = codec_of(model_as_stored, tuple([pair for pair in names if pair[0] != pair[1]]), tuple(defaults))
+            if (extension := self.followed.get(model)) is not None and (extension.narrow or extension.narrow_keys):
+                codec = attrs.evolve(codec, check=partial(_known_value, extension), check_row=extension.check_row)
             self._codecs[model] = codec
         return codec
 
@@ -209,8 +218,8 @@ class OpenClasses:
     def has_intent(self, model: Model) -> bool:
         """Return whether a write of an entity may do something in other partitions."""
         self._check_there(model)
-        groups = [one.model for one in self.inner[model].aggregates]
-        return any(one in self.outer for one in (model, *groups))
+        groups = [aggregate.model for aggregate in self.inner[model].aggregates]
+        return any(written_model in self.outer for written_model in (model, *groups))
 
     def upkeep(self, aggregate: AggregateMaintenance) -> GroupMaintenance:
         """Return an aggregate with what is maintained from its groups."""
@@ -223,14 +232,20 @@ class OpenClasses:
         """Return what is maintained from a class, and complete."""
         duties = self._duties[model]
         return Maintenance(
-            tuple([one for one in duties.indexes if one.label not in self.unready and model.name not in self.unready]),
-            tuple([one for one in duties.aggregates if one.model.name not in self.unready]),
+            tuple(
+                [
+                    index
+                    for index in duties.indexes
+                    if index.label not in self.unready and model.name not in self.unready
+                ]
+            ),
+            tuple([aggregate for aggregate in duties.aggregates if aggregate.model.name not in self.unready]),
             duties.whole,
         )
 
     def index(self, model: Model, name: str) -> IndexMaintenance:
         """Return the maintenance of an index."""
-        return next(one for one in self._duties[model].indexes if one.model.name == name)
+        return next(index for index in self._duties[model].indexes if index.model.name == name)
 
     def lacking(self, model: Model, *, eventual: bool) -> Mapping[str, Collection[str] | None]:
         """Return, by index of a class, the included fields that its rows lack.
@@ -241,9 +256,9 @@ class OpenClasses:
         self._check_there(model)
         rows: dict[str, Collection[str] | None] = {}
         rows |= lacking(model, self._forms[model.name], {index.name: index.name for index in model.indexes})
-        for one in model.indexes:
-            if not is_local(model, one) and (one.unique or not eventual):
-                rows[one.name] = [field.name for field in one.include] if eventual else None
+        for declared_index in model.indexes:
+            if not is_local(model, declared_index) and (declared_index.unique or not eventual):
+                rows[declared_index.name] = [field.name for field in declared_index.include] if eventual else None
         return rows
 
     def needs_row(self, model: Model) -> bool:
@@ -253,14 +268,17 @@ class OpenClasses:
 
     @cached_property
     def _special(self) -> dict[Model, list[tuple[Template, Template]]]:
-        return {model: [(one[1], one[2]) for one in followed.special] for model, followed in self.followed.items()}
+        return {
+            model: [(special[1], special[2]) for special in extension.special]
+            for model, extension in self.followed.items()
+        }
 
     # -- how many rows a write has
 
     def most_rows(self, model: Model) -> int:
         """Return how many rows the write of an entity is expected to have at most."""
         duties = self.maintained(model)
-        groups = [2 + 2 * len(self.maintained(one.model).indexes) for one in duties.aggregates]
+        groups = [2 + 2 * len(self.maintained(aggregate.model).indexes) for aggregate in duties.aggregates]
         return 1 + sum(8 if index.model.fan_out else 2 for index in duties.indexes) + sum(groups)
 
     def most_new(self, model: Model) -> int:
@@ -268,7 +286,7 @@ class OpenClasses:
         self._check_there(model)
         duties = self.inner[model]
         rows = 1 + sum(4 if index.model.fan_out else 1 for index in duties.indexes)
-        groups = sum(1 + _PAGES * bool(one.aggregate.counted_slots) for one in duties.aggregates)
+        groups = sum(1 + _PAGES * bool(aggregate.aggregate.counted_slots) for aggregate in duties.aggregates)
         return max((MAX_CHANGES - self.has_intent(model) - groups) // rows, 1)
 
     # -- which rows are theirs
@@ -293,7 +311,7 @@ class OpenClasses:
 
     def entities(self, model: Model, page: Sequence[Entity]) -> Iterable[tuple[tuple[str, str], Entity]]:
         """Return those rows of a page for which `is_of` holds, with their keys, which ascend."""
-        partitions, rows = [one[PARTITION] for one in page], [one[ROW] for one in page]
+        partitions, rows = [page_row[PARTITION] for page_row in page], [page_row[ROW] for page_row in page]
         pairs = zip(zip(partitions, rows, strict=True), page, strict=True)
         test, has_special = self._key_test(model)
         if not has_special and model.aggregate is None and test.has_all(partitions, rows):
@@ -307,13 +325,17 @@ class OpenClasses:
             StoreLocked: the store is frozen.
             InvalidEntity: fields make another key.
         """
-        if any(one.verb != "build" for one in operations):
+        if any(operation.verb != "build" for operation in operations):
             check_thawed(self.catalogue)
-        for one in operations:
-            model, key = one.model, one.key
+        for operation in operations:
+            model, key = operation.model, operation.key
             if not self._key_test(model)[0].has(*key):
-                made = made_again(self.stored(model).declaration.templates, key)
-                fault = "no fields make it" if made is None or made == key else f"its fields make {made}"
+                key_of_fields = made_again(self.stored(model).declaration.templates, key)
+                fault = (
+                    "no fields make it"
+                    if key_of_fields is None or key_of_fields == key
+                    else f"its fields make {key_of_fields}"
+                )
                 raise InvalidEntity(f"{key} is no key of {model.name}", [fault])
 
     def _key_test(self, model: Model) -> tuple[KeyTest, bool]:
@@ -360,7 +382,12 @@ class OpenClasses:
         """Return where the maintained fields of a class are."""
         properties = [field.property for field in self.stored(model).maintained]
         forms = self.catalogue.models
-        return tuple([RollupField(forms[keeper_name(model.name, one)].table, one) for one in properties])
+        return tuple(
+            [
+                RollupField(forms[keeper_name(model.name, field_property)].table, field_property)
+                for field_property in properties
+            ]
+        )
 
     def needed(self, model: Model) -> list[str]:
         """Return the labels of what has to be ready for a class to be read."""
@@ -380,9 +407,9 @@ def _is_inside(model: Model, part: MaintainedPart) -> bool:
     return is_local(model, part.model) if isinstance(part, IndexMaintenance) else is_inner(part.model, model)
 
 
-def _known_value(followed: ExtendedModel, field: str, value: Any, partition: str, row: str) -> Any:
+def _known_value(extension: ExtendedModel, field: str, value: Any, partition: str, row: str) -> Any:
     """Return a value of a key; raise SchemaMismatch if only another version knows it."""
-    return followed.check(field, value, partition, row) if field in followed.narrow else value
+    return extension.check(field, value, partition, row) if field in extension.narrow else value
 
 
 class CatalogueRefresher:
@@ -411,9 +438,9 @@ class CatalogueRefresher:
 
     def classes(self) -> Effects[OpenClasses]:
         """Return the classes by which something may be sent now."""
-        now: float = yield ReadClock()
+        clock_now: float = yield ReadClock()
         look = self._times.look if self.known.catalogue.frozen is None else min(self._times.look, _BRIEF)
-        return self.known if now - self.known.seen <= look else (yield from self.look())
+        return self.known if clock_now - self.known.seen <= look else (yield from self.look())
 
     def by_newest(self, work: Callable[[OpenClasses], Effects[T]]) -> Effects[T]:
         """Do a work; what it refuses by classes that the catalogue has otherwise by now, is tried by these."""
@@ -430,15 +457,15 @@ class CatalogueRefresher:
 
         (A table that a migration has replaced meanwhile is not there any more once that is contracted.)
         """
-        now: float = yield ReadClock()
-        if now - self.known.seen <= self._times.look or now < self._believed:
+        clock_now: float = yield ReadClock()
+        if clock_now - self.known.seen <= self._times.look or clock_now < self._believed:
             return self.known
         try:
             return (yield from self.look(min(self._timeout, _BRIEF)))
         except (StoreError, ErrorResponse) as error:
             if isinstance(error, SchemaMismatch | CorruptStore):
                 raise
-            self._believed = now + self._times.look
+            self._believed = clock_now + self._times.look
             _log.warning("%s: the catalogue cannot be read, so keys are read by what it was: %s", self._table, error)
             return self.known
 
@@ -449,21 +476,21 @@ class CatalogueRefresher:
             SchemaMismatch: a class cannot be used any more.
             CorruptStore: somebody deleted the catalogue.
         """
-        known, now = self.known, (yield from clock())
-        if known.head.id == UNWRITTEN.id:
-            known.seen = now
-            return known
+        at_start, clock_now = self.known, (yield from clock())
+        if at_start.head.id == UNWRITTEN.id:
+            at_start.seen = clock_now
+            return at_start
         head: Head | None = yield from read_head(self._table, self._timeout if timeout is None else timeout)
         if head is None:
             raise no_catalogue(self._table)
-        if head.generation != known.head.generation:
-            self.known, former = OpenClasses(known.opened, (yield from self._published())), self.known
-            self.known.seen = now if former is known else max(now, former.seen)
-        elif self.known is known:
-            known.seen = max(known.seen, now)
+        if head.generation != at_start.head.generation:
+            self.known, replaced = OpenClasses(at_start.opened, (yield from self._published())), self.known
+            self.known.seen = clock_now if replaced is at_start else max(clock_now, replaced.seen)
+        elif self.known is at_start:
+            at_start.seen = max(at_start.seen, clock_now)
         return self.known
 
     def _published(self) -> Effects[StoredCatalogue]:
-        if self._read_only and (found := (yield from read_catalogue(self._table, self._timeout))) is not None:
-            return found
+        if self._read_only and (catalogue := (yield from read_catalogue(self._table, self._timeout))) is not None:
+            return catalogue
         return (yield from open_catalogue(self._table, self.known.opened, self._timeout, self._times, follows=True))

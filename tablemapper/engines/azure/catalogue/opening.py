@@ -86,11 +86,11 @@ def open_catalogue(
     """
     until = (yield from clock()) + timeout
     opener = _Opener(table, schema, timeout, names, prefix, Adoption(schema, adopt, owner or table))
-    opened = schema
+    all_classes = schema
     for attempt in range(ATTEMPTS):
         old, tables = yield from opener.read(follows=follows)
         value = Catalogue() if old is None else old.value
-        schema = without_dropped(opened, value)[0] if follows else opened
+        schema = without_dropped(all_classes, value)[0] if follows else all_classes
         contents = AccountContents(value)
         evolved = partial(evolve, value.models, value.versions, schema, contents, value.history)
         evolution = evolved(now=time.time_ns() // 1000)
@@ -110,19 +110,21 @@ def open_catalogue(
             yield from published_as(table, old.head, head, mended, attempt, until)
             continue
         if old is not None and not evolution.changed and not evolution.extends:
-            anew = None if follows else given_up(old, outdated(value))
-            if anew is None:
+            rebuilding = None if follows else given_up(old, outdated(value))
+            if rebuilding is None:
                 return old
-            yield from published(table, old.head, anew, attempt, until)
+            yield from published(table, old.head, rebuilding, attempt, until)
             continue
-        taken = yield from opener.tables_taken(old, tables)
-        if taken is None:
+        taken_tables = yield from opener.tables_taken(old, tables)
+        if taken_tables is None:
             continue
-        now = yield from server_time(table, timeout)
-        head = opener.head(old, times, taken, now)
+        server_now = yield from server_time(table, timeout)
+        head = opener.head(old, times, taken_tables, server_now)
         # (The clocks of programs may differ.)
-        after = _opened(value, evolved(now=now), None if old is None else old.head, now, taken, head.generation)
-        yield from published_as(table, None if old is None else old.head, head, after, attempt, until)
+        catalogue = _extended(
+            value, evolved(now=server_now), None if old is None else old.head, server_now, taken_tables, head.generation
+        )
+        yield from published_as(table, None if old is None else old.head, head, catalogue, attempt, until)
         # (It is read again, with the time at which it was published.)
     raise busy()
 
@@ -177,16 +179,20 @@ class _Opener:
 
     def mended(self, old: StoredCatalogue, tables: TableNames) -> Effects[Catalogue | None]:
         """Return what becomes of a catalogue whose tables lack claims, or are not there any more; None: it is as it should be."""
-        called = tables_in(old.value)
+        table_names = tables_in(old.value)
         if not old.head.claims:  # (an older version created it; in tables of indexes that would not know a claim)
-            own = {called[form.table] for form in old.value.models.values()}
-            yield from side_by_side([if_there(claimed(name, self.table, self.timeout)) for name in sorted(own)])
+            claimed_names = {table_names[form.table] for form in old.value.models.values()}
+            yield from side_by_side(
+                [if_there(claimed(name, self.table, self.timeout)) for name in sorted(claimed_names)]
+            )
             return old.value
-        missing = [public for public, name in called.items() if self._has(tables, name) is False]
-        created = yield from side_by_side([made(called[public], self.timeout) for public in missing])
-        gone = {public for public, is_new in zip(missing, created, strict=True) if is_new}
-        yield from side_by_side([claimed(called[public], self.table, self.timeout) for public in sorted(gone)])
-        return given_up(old, _maintained_there(old.value, gone), while_built=True)
+        missing = [public for public, name in table_names.items() if self._has(tables, name) is False]
+        created = yield from side_by_side([made(table_names[public], self.timeout) for public in missing])
+        recreated = {public for public, is_new in zip(missing, created, strict=True) if is_new}
+        yield from side_by_side(
+            [claimed(table_names[public], self.table, self.timeout) for public in sorted(recreated)]
+        )
+        return given_up(old, _maintained_there(old.value, recreated), while_built=True)
 
     # -- what comes
 
@@ -199,37 +205,39 @@ class _Opener:
             NotAStore: one is somebody else's.
         """
         prefix = self.prefix if old is None else old.head.prefix
-        former = {} if old is None else _dropped_tables(old.value)
-        called = {
+        dropped_tables = {} if old is None else _dropped_tables(old.value)
+        table_names = {
             public: self.names.get(public)
-            or (fresh_table(prefix + public, former[public]) if public in former else prefix + public)
+            or (fresh_table(prefix + public, dropped_tables[public]) if public in dropped_tables else prefix + public)
             for public in tables_of(self.schema)
         }
-        new = [public for public in called if old is None or public not in _public_tables(old.value.models)]
-        _check_names(called, new, prefix)
+        new = [public for public in table_names if old is None or public not in _public_tables(old.value.models)]
+        _check_names(table_names, new, prefix)
         works: list[Effects[TableView | None]] = [
-            nothing() if self._has(tables, called[public]) is False else looked_at(called[public], self.timeout)
+            nothing()
+            if self._has(tables, table_names[public]) is False
+            else looked_at(table_names[public], self.timeout)
             for public in new
         ]
         views = dict(zip(new, (yield from side_by_side(works)), strict=True))
-        there = {public: view for public, view in views.items() if view is not None}
-        if there:  # (who opened it at the same time may have written entities)
+        existing = {public: view for public, view in views.items() if view is not None}
+        if existing:  # (who opened it at the same time may have written entities)
             head = yield from read_head(self.table, self.timeout)
             if (head and head.generation) != (old and old.head.generation):
                 return None
-        claims = yield from self._claims(there)
+        claims = yield from self._claims(existing)
         if old is None:
             yield from self._check_catalogue(tables)
         yield from made(self.table, self.timeout)
-        takes = [self._take(called[public], views[public], claims.get(public)) for public in new]
+        takes = [self._take(table_names[public], views[public], claims.get(public)) for public in new]
         if not all((yield from side_by_side(takes))):
             return None
-        filled = [public for public, view in there.items() if view.rows]
-        is_ours = any(holds_ours(self.schema, public, there[public]) for public in filled)
-        last = max([last_build(there[public]) for public in filled], default=0)
-        return _Taken(called, self.adoption.to_build(filled), is_ours, last)
+        filled = [public for public, view in existing.items() if view.rows]
+        is_ours = any(holds_ours(self.schema, public, existing[public]) for public in filled)
+        newest_build = max([last_build(existing[public]) for public in filled], default=0)
+        return _Taken(table_names, self.adoption.to_build(filled), is_ours, newest_build)
 
-    def _claims(self, there: Mapping[str, TableView]) -> Effects[dict[str, Entity | None]]:
+    def _claims(self, existing: Mapping[str, TableView]) -> Effects[dict[str, Entity | None]]:
         """Return the claims that are replaced in tables that are there.
 
         Raises:
@@ -237,9 +245,9 @@ class _Opener:
         """
         claims: dict[str, Entity | None] = {}
         adoption = self.adoption
-        for name, view in there.items():
+        for name, view in existing.items():
             claims[name] = yield from replaceable(view, adoption.catalogue, self.timeout, adopt=adoption.has(name))
-        for name, view in there.items():
+        for name, view in existing.items():
             if view.rows:
                 adoption.check(name, view)
         return claims
@@ -260,14 +268,14 @@ class _Opener:
         yield from claimed(name, self.adoption.catalogue, self.timeout, instead)
         return True
 
-    def head(self, old: StoredCatalogue | None, times: Timing, taken: _Taken, now: int) -> Head:
+    def head(self, old: StoredCatalogue | None, times: Timing, taken_tables: _Taken, server_now: int) -> Head:
         """Return the head of the catalogue that has the tables that were taken.
 
         Where they held rows, its generation is above all builds of a catalogue that was lost: their marks are in entities.
         """
         number = 1 if old is None else old.head.generation + 1
-        if taken.to_build:
-            number = max(number, now // 60_000_000, taken.last_build + 1)
+        if taken_tables.to_build:
+            number = max(number, server_now // 60_000_000, taken_tables.last_build + 1)
         if old is None:
             return Head(number, uuid4().hex, "", times.look, times.deadline, self.prefix)
         return attrs.evolve(old.head, generation=number)
@@ -276,8 +284,8 @@ class _Opener:
 def without_dropped(schema: Schema, value: Catalogue) -> tuple[Schema, dict[Model, str]]:
     """Return the classes that were not dropped since they were opened, and what to say of each that was."""
     stones = {model: value.gone(model.name, model.form) for model in schema.models}
-    gone = {model: str(stone) for model, stone in stones.items() if stone is not None and stone.returns is True}
-    return Schema(tuple([model for model in schema.models if model not in gone])) if gone else schema, gone
+    messages = {model: str(stone) for model, stone in stones.items() if stone is not None and stone.returns is True}
+    return Schema(tuple([model for model in schema.models if model not in messages])) if messages else schema, messages
 
 
 def _dropped_tables(value: Catalogue) -> dict[str, str]:
@@ -300,14 +308,14 @@ def nothing() -> Effects[None]:
     yield
 
 
-def _check_names(called: Mapping[str, str], new: Iterable[str], prefix: str) -> None:
+def _check_names(table_names: Mapping[str, str], new: Iterable[str], prefix: str) -> None:
     """Refuse names of tables that are too long with their prefix, or that another one has with it."""
-    long = [called[public] for public in new if len(called[public]) > MAX_TABLE]
+    long = [table_names[public] for public in new if len(table_names[public]) > MAX_TABLE]
     faults = [f"{public}: {len(public)} characters, of which the name of a table has {MAX_TABLE}" for public in long]
     if faults:
         faults.append(f"take a shorter prefix than {prefix}, or a shorter table=")
-    of = {name.lower(): public for public, name in called.items() if name != public}
-    for public, name in called.items():
+    of = {name.lower(): public for public, name in table_names.items() if name != public}
+    for public, name in table_names.items():
         if name != public and public.lower() in of:
             faults.append(
                 f'the table "{public}" has the name that "{of[public.lower()]}" has with the prefix {prefix}; choose another table='
@@ -321,104 +329,128 @@ def _maintained_there(value: Catalogue, tables: Collection[str]) -> list[str]:
     labels = []
     for name, form in value.models.items():
         source = form if form.source is None else value.models[form.source]
-        used = {source.table, form.table}
-        if form.source is not None and len(used) > 1 and used & set(tables):
+        used_tables = {source.table, form.table}
+        if form.source is not None and len(used_tables) > 1 and used_tables & set(tables):
             labels.append(name)
-        for index, each in form.indexes.items():
-            if each.partition != form.partition and {*used, each.table} & set(tables):
+        for index, index_form in form.indexes.items():
+            if index_form.partition != form.partition and {*used_tables, index_form.table} & set(tables):
                 labels.append(f"{name}.{index}")
     return labels
 
 
-def _opened(
-    held: Catalogue, evolution: Evolution, head: Head | None, now: int, taken: _Taken, number: int
+def _extended(
+    stored_catalogue: Catalogue,
+    evolution: Evolution,
+    head: Head | None,
+    server_now: int,
+    taken_tables: _Taken,
+    number: int,
 ) -> Catalogue:
     """Return a catalogue that holds what an evolution adds; what is new over known classes is announced.
 
     What is to be built from tables that were taken over is built at once: as no catalogue had their classes, nobody can be
     writing them by another one. What this library wrote of it before is deleted first.
     """
-    names = taken.names
-    states = with_new(held.states, evolution, now)
+    names = taken_tables.names
+    states = with_new(stored_catalogue.states, evolution, server_now)
     # (When something was announced, or begun, says how long others may not know of it.)
     states |= {
         label: replace(states[label], since=state.since)
-        for label, state in held.states.items()
+        for label, state in stored_catalogue.states.items()
         if state.state in ("announced", "building")
     }
     models, versions = evolution.models_after, evolution.versions_after
-    after = attrs.evolve(
-        held,
+    catalogue = attrs.evolve(
+        stored_catalogue,
         models=models,
         versions=versions,
         states=states,
-        tables=_with_names(held.tables, models, names),
-        index_tables=index_tables(models, names) | held.index_tables,
+        tables=_with_names(stored_catalogue.tables, models, names),
+        index_tables=index_tables(models, names) | stored_catalogue.index_tables,
     )
-    wanted = targets(evolution, held.models.keys())
-    adopted = {owner: labels | wanted.pop(owner, set()) for owner, labels in taken.to_build.items()}
+    to_build = targets(evolution, stored_catalogue.models.keys())
+    adopted = {owner: labels | to_build.pop(owner, set()) for owner, labels in taken_tables.to_build.items()}
     state = (
-        BuildStateSpec("disabled", 0, number=number) if taken.is_ours else BuildStateSpec("building", 1, number=number)
+        BuildStateSpec("disabled", 0, number=number)
+        if taken_tables.is_ours
+        else BuildStateSpec("building", 1, number=number)
     )
-    after = registered(after, adopted, state, number)
+    catalogue = registered(catalogue, adopted, state, number)
     if head is None:
-        return after
-    grouped = [wanted.pop(owner) for owner in list(wanted) if models[owner].source is not None]
-    after = registered(after, wanted, BuildStateSpec("announced", 0, number=number), number)
+        return catalogue
+    grouped = [to_build.pop(owner) for owner in list(to_build) if models[owner].source is not None]
+    catalogue = registered(catalogue, to_build, BuildStateSpec("announced", 0, number=number), number)
     # (An index on groups that are there comes with the aggregate, which is built anew.)
     head = attrs.evolve(head, generation=number - 1)
-    return given_up(StoredCatalogue(head, after), [label for labels in grouped for label in sorted(labels)]) or after
+    return (
+        given_up(StoredCatalogue(head, catalogue), [label for labels in grouped for label in sorted(labels)])
+        or catalogue
+    )
 
 
 def _with_names(tables: Mapping[str, Table], forms: Forms, names: Mapping[str, str]) -> dict[str, Table]:
     """Return tables in which all properties have names: their own, unless entities have another one under that."""
-    after = dict(tables)
+    named_tables = dict(tables)
     for name, form in forms.items():
-        table = after.get(form.table, Table(names.get(form.table, form.table), (), (), (), ()))
-        held = dict(table.properties)
+        table = named_tables.get(form.table, Table(names.get(form.table, form.table), (), (), (), ()))
+        properties = dict(table.properties)
         for property, field in form.fields.items():
-            stored, number = property, 2
-            while property not in held and not field.in_key and stored in held.values():
-                stored, number = f"{property}_{number}", number + 1
+            stored_name, number = property, 2
+            while property not in properties and not field.in_key and stored_name in properties.values():
+                stored_name, number = f"{property}_{number}", number + 1
             if not field.in_key:
-                held.setdefault(property, stored)
+                properties.setdefault(property, stored_name)
         types = table.types if name in table.types else (*table.types, name)
-        after[form.table] = attrs.evolve(table, properties=tuple(held.items()), types=types)
-    return after
+        named_tables[form.table] = attrs.evolve(table, properties=tuple(properties.items()), types=types)
+    return named_tables
 
 
-def given_up(held: StoredCatalogue, labels: Iterable[str], *, while_built: bool = False) -> Catalogue | None:
+def given_up(
+    stored_catalogue: StoredCatalogue, labels: Iterable[str], *, while_built: bool = False
+) -> Catalogue | None:
     """Return the catalogue in which some of what is ready is to be built anew, by the rules of time zones that are here.
 
     An index on an aggregate is built with that. None: nothing of it is ready.
 
     Args:
-        held: the catalogue.
+        stored_catalogue: the catalogue.
         labels: of what is to be built anew.
         while_built: whether that is given up, too, which is being built.
     """
-    number, models, states = held.head.generation + 1, held.value.models, held.value.states
-    given = ("ready", "building", "violated") if while_built else ("ready",)
-    wanted: dict[str, set[str]] = {}
+    number, models, states = (
+        stored_catalogue.head.generation + 1,
+        stored_catalogue.value.models,
+        stored_catalogue.value.states,
+    )
+    states_to_rebuild = ("ready", "building", "violated") if while_built else ("ready",)
+    to_rebuild: dict[str, set[str]] = {}
     for label in labels:
         owner = Label.of(label).owner
         source = models[owner].source
         all_of_it = {label} if source is None else {owner, *(f"{owner}.{name}" for name in models[owner].indexes)}
-        if all(states[one].state in given for one in all_of_it):
-            wanted.setdefault(source or owner, set()).update(all_of_it)
-    if not wanted:
+        if all(states[part].state in states_to_rebuild for part in all_of_it):
+            to_rebuild.setdefault(source or owner, set()).update(all_of_it)
+    if not to_rebuild:
         return None
-    value = without_jobs(ActionPlan(0, tuple), held.value, set().union(*wanted.values())) if while_built else held.value
-    after = registered(value, wanted, BuildStateSpec("disabled", 0, number=number), number)
-    ruled = {label: ruled_here(models, label, after.states[label]) for some in wanted.values() for label in some}
-    return attrs.evolve(after, states=after.states | ruled)
+    value = (
+        without_jobs(ActionPlan(0, tuple), stored_catalogue.value, set().union(*to_rebuild.values()))
+        if while_built
+        else stored_catalogue.value
+    )
+    catalogue = registered(value, to_rebuild, BuildStateSpec("disabled", 0, number=number), number)
+    ruled = {
+        label: ruled_here(models, label, catalogue.states[label])
+        for labels_of_owner in to_rebuild.values()
+        for label in labels_of_owner
+    }
+    return attrs.evolve(catalogue, states=catalogue.states | ruled)
 
 
 def as_it_is(
     table: str,
     schema: Schema | None,
     timeout: float,
-    known: Schema | None = None,
+    known_schema: Schema | None = None,
     *,
     prefix: str = "",
     adopt: Adopted = False,
@@ -432,38 +464,38 @@ def as_it_is(
         NotAStore: there is none.
         SchemaMismatch: it would have to be changed for the schema.
     """
-    held = yield from read_catalogue(table, timeout)
-    if held is None and adopt and schema is not None:
+    stored_catalogue = yield from read_catalogue(table, timeout)
+    if stored_catalogue is None and adopt and schema is not None:
         return schema, (yield from _unwritten(schema, timeout, prefix, Adoption(schema, adopt, table)))
-    if held is None:
+    if stored_catalogue is None:
         raise NotAStore(
             f"there is no store in this account, as it has no catalogue {table}; open it with models to create one, or adopt "
             "tables that are there (tablemapper adopt)"
         )
-    value = held.value
+    value = stored_catalogue.value
     ending = {name for entry in value.history if entry.contracted for name in dropped_classes(value, entry.id)}
     stays = attrs.evolve(value, models={name: form for name, form in value.models.items() if name not in ending})
 
-    def compare(one: Schema) -> Evolution:
-        return evolve(value.models, value.versions, one, AccountContents(value), value.history)
+    def compare(classes: Schema) -> Evolution:
+        return evolve(value.models, value.versions, classes, AccountContents(value), value.history)
 
-    return registration.as_it_is("the store", schema, stays, compare, known), held
+    return registration.as_it_is("the store", schema, stays, compare, known_schema), stored_catalogue
 
 
 def _unwritten(schema: Schema, timeout: float, prefix: str, adoption: Adoption) -> Effects[StoredCatalogue]:
     """Return the catalogue that tables would have, if they were adopted."""
-    called = {public: prefix + public for public in tables_of(schema)}
+    table_names = {public: prefix + public for public in tables_of(schema)}
     classes = [model for model in schema.models if model.aggregate is None]
-    views = yield from side_by_side([looked_at(called[model.table], timeout) for model in classes])
+    views = yield from side_by_side([looked_at(table_names[model.table], timeout) for model in classes])
     for model, view in zip(classes, views, strict=True):
         if view is None:
             raise NotAStore(
-                f"the table {called[model.table]} of {model.name} is not there, and nothing is created with read_only=True"
+                f"the table {table_names[model.table]} of {model.name} is not there, and nothing is created with read_only=True"
             )
         adoption.check(model.table, view)
     evolution = evolve({}, Versions(), schema, AccountContents(Catalogue()), History(()), now=time.time_ns() // 1000)
-    taken = _Taken(called, adoption.to_build([model.table for model in classes]), is_ours=True)
-    value = _opened(Catalogue(), evolution, None, 0, taken, 1)
+    taken_tables = _Taken(table_names, adoption.to_build([model.table for model in classes]), is_ours=True)
+    value = _extended(Catalogue(), evolution, None, 0, taken_tables, 1)
     return StoredCatalogue(attrs.evolve(UNWRITTEN, prefix=prefix), attrs.evolve(value, jobs=()))
 
 
@@ -482,30 +514,32 @@ def _is_foreign(table: str, timeout: float) -> Effects[bool]:
     )
 
 
-def _not_yet(evolution: Evolution, held: Catalogue, schema: Schema, old: StoredCatalogue | None) -> Iterator[str]:
+def _not_yet(
+    evolution: Evolution, stored_catalogue: Catalogue, schema: Schema, old: StoredCatalogue | None
+) -> Iterator[str]:
     """Yield what cannot be built over entities, or beside another definition of the same name."""
     over = "over a class that the store has on Azure Tables yet; tm.copy the store into a new one, in another account"
-    ending = {label: entry.id for entry in held.history if entry.contracted for label in entry.drops}
+    ending = {label: entry.id for entry in stored_catalogue.history if entry.contracted for label in entry.drops}
     for model in schema.models:
         if model.name in ending:
             yield f"{model.name}: {ending[model.name]} drops what has this name, and is being contracted: wait until that has ended"
-    kept = {table.lower(): entry.id for entry in held.history for table in entry.kept}
+    kept_tables = {table.lower(): entry.id for entry in stored_catalogue.history for table in entry.kept}
     for public in tables_of(schema):
         name = f"{'' if old is None else old.head.prefix}{public}"
-        if name.lower() in kept and public not in _public_tables(held.models):
+        if name.lower() in kept_tables and public not in _public_tables(stored_catalogue.models):
             yield (
-                f'the table "{name}" has what {kept[name.lower()]} replaced: contract that first (tm.migrate with contract=True), or '
+                f'the table "{name}" has what {kept_tables[name.lower()]} replaced: contract that first (tm.migrate with contract=True), or '
                 "choose another table="
             )
     for label in evolution.former:
         yield f"{label}: two definitions of one name cannot be in a store on Azure Tables yet; give the new one another name"
     for model, name in evolution.indexes:
-        if model.aggregate is not None and held.states[model.name].state != "ready":
+        if model.aggregate is not None and stored_catalogue.states[model.name].state != "ready":
             yield f"{model.name}.{name}: {model.name} is being built; add the index to it once it is ready"
     for model in schema.models:
-        form = held.models.get(model.name)
-        for own, other in indexes_in({} if form is None else form.indexes, model.form.indexes).items():
-            if own != other:
-                yield f"{model.name}.{own}: the store has this index as {other}; call it so, as Azure Tables keep its rows by that name"
+        form = stored_catalogue.models.get(model.name)
+        for index_name, stored_index in indexes_in({} if form is None else form.indexes, model.form.indexes).items():
+            if index_name != stored_index:
+                yield f"{model.name}.{index_name}: the store has this index as {stored_index}; call it so, as Azure Tables keep its rows by that name"
     for model in evolution.typed:
         yield f"{model.name}: a type name cannot be set {over}"

@@ -1,4 +1,4 @@
-"""In which partitions what is maintained lies: in those of the entities, or elsewhere; what is not possible there."""
+"""The partitions of index rows and groups: those of the entities, or others; what is not possible there."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ def check_models(schema: Schema, catalogue: str) -> None:
 
 
 def _faults(model: Model, schema: Schema, catalogue: str) -> Iterator[str]:
-    own = model.declaration.templates[0]
+    own_partition = model.declaration.templates[0]
     if model.table.lower() == catalogue.lower():
         yield f'{model.name}: the table "{model.table}" is that of the catalogue; choose another table='
     if len(model.columns) > MAX_PROPERTIES:
         yield f"{model.name}: {len(model.columns)} properties, of which Azure Tables takes {MAX_PROPERTIES} beside what is hidden"
     maintained = [field.property for field in model.maintained]
     for name, form in model.form.indexes.items():
-        if both := [property for property in maintained if reads(form, property)]:
+        if maintained_reads := [property for property in maintained if reads(form, property)]:
             yield (
-                f"{model.name}.{name}: an index over {both[0]}, which is maintained from other entities, is not possible on Azure "
+                f"{model.name}.{name}: an index over {maintained_reads[0]}, which is maintained from other entities, is not possible on Azure "
                 "Tables, as these lie elsewhere; declare an aggregate of these with the index"
             )
     if ":" in model.name:  # (what keeps such a field)
@@ -50,7 +50,7 @@ def _faults(model: Model, schema: Schema, catalogue: str) -> Iterator[str]:
         elif index.unique and not is_local(model, index):
             yield (
                 f"{model.name}.{index.name}: a unique index on an aggregate in other partitions than its groups' is not "
-                f"possible on Azure Tables yet; give it the partition of the key, {own.text!r}, or leave out unique=True"
+                f"possible on Azure Tables yet; give it the partition of the key, {own_partition.text!r}, or leave out unique=True"
             )
 
 
@@ -61,6 +61,6 @@ def is_inner(model: Model, source: Model) -> bool:
         return False
     names = {}
     for name, attr in model.aggregate.groups.items():
-        whole = isinstance(attr, Attr) and attr.part is None and not attr.path
-        names[name] = attr.name if whole and isinstance(attr, Attr) else f"{name} of its own"
+        is_field = isinstance(attr, Attr) and attr.part is None and not attr.path
+        names[name] = attr.name if is_field and isinstance(attr, Attr) else f"{name} of its own"
     return parts_of(model.declaration.templates[0], names) == parts_of(source.declaration.templates[0], {})

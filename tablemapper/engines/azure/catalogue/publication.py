@@ -75,14 +75,14 @@ class Head:
     claims: bool = True
     """Whether its tables say that they belong to it."""
 
-    def times(self, own: Timing) -> Timing:
+    def times(self, own_times: Timing) -> Timing:
         """Return how long things last in this store."""
-        return attrs.evolve(own, look=self.look, deadline=self.deadline)
+        return attrs.evolve(own_times, look=self.look, deadline=self.deadline)
 
 
 @attrs.frozen
 class StoredCatalogue:
-    """What a store holds and maintains, as it was read."""
+    """The catalogue of a store, as it was read."""
 
     head: Head
     value: Catalogue
@@ -106,8 +106,8 @@ def if_there(work: Effects[T]) -> Effects[T | None]:
     """Return what was read; None if there is no such table."""
     try:
         return (yield from work)
-    except ErrorResponse as refused:
-        if refused.code == "TableNotFound":
+    except ErrorResponse as refusal:
+        if refusal.code == "TableNotFound":
             return None
         raise
 
@@ -129,7 +129,7 @@ def _look(head: Entity, table: str) -> Head:
 def read_catalogue(table: str, timeout: float) -> Effects[StoredCatalogue | None]:
     """Read a catalogue; None if there is no store."""
     where = Comparison("PartitionKey", "eq", "String", STORE)
-    rows = {one["RowKey"]: one for one in (yield from if_there(found(QueryEntities(table, where), timeout))) or ()}
+    rows = {row["RowKey"]: row for row in (yield from if_there(found(QueryEntities(table, where), timeout))) or ()}
     if "head" not in rows:
         return None
     head = _look(rows["head"], table)
@@ -139,8 +139,8 @@ def read_catalogue(table: str, timeout: float) -> Effects[StoredCatalogue | None
     except (KeyError, zlib.error, msgspec.MsgspecError) as error:
         raise CorruptStore(f"{table}: the catalogue cannot be read: {error}") from error
     models, versions, states, jobs, tombstones, history, frozen, tables, names = body
-    now = int(Stamp(head.etag))
-    states = {label: state if state.since else replace(state, since=now) for label, state in states.items()}
+    published_at = int(Stamp(head.etag))
+    states = {label: state if state.since else replace(state, since=published_at) for label, state in states.items()}
     value = Catalogue(
         models=models,
         versions=Versions(versions),
@@ -148,10 +148,10 @@ def read_catalogue(table: str, timeout: float) -> Effects[StoredCatalogue | None
         jobs=tuple(jobs),
         tombstones=tuple(tombstones),
         history=History(tuple(history)),
-        frozen=now if frozen == 0 else frozen,
+        frozen=published_at if frozen == 0 else frozen,
         tables={
-            name: Table(names.get(name, name), (), tuple(held), tuple(types), ())
-            for name, (held, types) in tables.items()
+            name: Table(names.get(name, name), (), tuple(properties), tuple(types), ())
+            for name, (properties, types) in tables.items()
         },
         index_tables=index_tables(models, names),
     )
@@ -188,12 +188,12 @@ def published_as(
     """
     try:
         yield within(_publication(table, old, new, value), until - (yield from clock()))
-    except NoResponse as lost:
-        if (step := pause(until - (yield from clock()), attempt, lost)) is None:
-            raise StoreError(f"the service does not answer: {lost}") from None
+    except NoResponse as no_response:
+        if (step := pause(until - (yield from clock()), attempt, no_response)) is None:
+            raise StoreError(f"the service does not answer: {no_response}") from None
         yield step
-    except ErrorResponse as refused:
-        if refused.status not in (404, 409, 412):
+    except ErrorResponse as refusal:
+        if refusal.status not in (404, 409, 412):
             raise
         yield delay(0)
     else:
@@ -270,8 +270,13 @@ def tables_in(value: Catalogue) -> dict[str, str]:
     """Return the tables of classes and of indexes in other partitions, as the account calls them, by their public names."""
     names, forms = names_of(value), value.models.values()
     public = [form.table for form in forms]
-    public += [one.table for form in forms for one in form.indexes.values() if one.partition != form.partition]
-    return {one: names.get(one, one) for one in public}
+    public += [
+        index_form.table
+        for form in forms
+        for index_form in form.indexes.values()
+        if index_form.partition != form.partition
+    ]
+    return {table: names.get(table, table) for table in public}
 
 
 def names_of(value: Catalogue) -> dict[str, str]:
@@ -287,7 +292,7 @@ def names_of(value: Catalogue) -> dict[str, str]:
 def index_tables(forms: Forms, names: Mapping[str, str]) -> dict[str, str]:
     """Return what the account is to call the tables of indexes, by label."""
     return {
-        f"{name}.{index}": names.get(each.table, each.table)
+        f"{name}.{index}": names.get(index_form.table, index_form.table)
         for name, form in forms.items()
-        for index, each in form.indexes.items()
+        for index, index_form in form.indexes.items()
     }

@@ -1,4 +1,4 @@
-"""What a write does in other partitions than that of its entities: an intent in its transaction says it.
+"""Writes to other partitions than that of the entities: an intent in the transaction says what they are.
 
 - `marks`: what says of an entity whether it is in what was built over entities.
 - `named_partitions`: the partitions in which a process has intents, and what is left of these.

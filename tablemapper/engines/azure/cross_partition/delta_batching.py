@@ -16,20 +16,20 @@ from .outbox import CommittedIntent, Deadline, Group, GroupDelta, Intent, Outbox
 from .remote_groups import GroupMaintenance, add
 
 _POLL = 0.003  # seconds
-_Several: TypeAlias = Sequence[tuple[Intent, GroupDelta]]
+_Deltas: TypeAlias = Sequence[tuple[Intent, GroupDelta]]
 
 
 @attrs.define(eq=False)
 class _Writer:
     """One writer, and what it has to add to a group."""
 
-    several: _Several
+    deltas: _Deltas
     patience: Deadline
     state: Literal["waiting", "taken", "added"] = "waiting"
 
 
 def add_with_others(
-    upkeep: GroupMaintenance, several: _Several, patience: Deadline, timeout: float, outbox: Outbox
+    upkeep: GroupMaintenance, deltas: _Deltas, patience: Deadline, timeout: float, outbox: Outbox
 ) -> Effects[CommittedIntent | None]:
     """Add deltas to their group as `remote_groups.add` does, or wait until another writer of the process has added them.
 
@@ -39,56 +39,58 @@ def add_with_others(
     Raises:
         Late, Refused, StoreError: nobody knows whether they were added.
     """
-    group = several[0][1].label, several[0][1].partition, several[0][1].row
-    mine = _Writer(several, patience)
+    group = deltas[0][1].label, deltas[0][1].partition, deltas[0][1].row
+    mine = _Writer(deltas, patience)
     try:
         while mine.state != "added":
-            now: float = yield ReadClock()
-            if some := _taken(outbox, group, mine, upkeep.most, now):
-                return (yield from _lead(outbox, group, some, upkeep, timeout))
+            clock_now: float = yield ReadClock()
+            if writers := _next_writers(outbox, group, mine, upkeep.most, clock_now):
+                return (yield from _lead(outbox, group, writers, upkeep, timeout))
             yield Sleep(_POLL)
             if mine.state == "waiting":
                 yield from patience.check()
         return None
     finally:
         with outbox.lock:
-            left = [one for one in outbox.waiting.pop(group, ()) if one is not mine]
-            if left:
-                outbox.waiting[group] = left
+            waiting_writers = [writer for writer in outbox.waiting.pop(group, ()) if writer is not mine]
+            if waiting_writers:
+                outbox.waiting[group] = waiting_writers
 
 
-def _taken(outbox: Outbox, group: Group, mine: _Writer, room: int, now: float) -> list[_Writer]:
+def _next_writers(outbox: Outbox, group: Group, mine: _Writer, room: int, clock_now: float) -> list[_Writer]:
     """Return the writers that one adds for now; none, if somebody else adds to the group, and it waits."""
     with outbox.lock:
-        waiting = [one for one in outbox.waiting.get(group, ()) if one is not mine]
+        waiting_writers = [writer for writer in outbox.waiting.get(group, ()) if writer is not mine]
         if mine.state == "taken":
             return []
-        if outbox.led.get(group, now) > now:
-            outbox.waiting[group] = [*waiting, mine]
+        if outbox.led.get(group, clock_now) > clock_now:
+            outbox.waiting[group] = [*waiting_writers, mine]
             return []
-        some = [mine]
-        for other in waiting:
-            if sum(len(one.several) for one in (*some, other)) <= room:
-                some.append(other)
-        outbox.waiting[group] = [one for one in waiting if one not in some]
-        for one in some:
-            one.state = "taken"
-        outbox.led[group] = min(one.patience.until for one in some)
-        return some
+        writers = [mine]
+        for candidate in waiting_writers:
+            if sum(len(writer.deltas) for writer in (*writers, candidate)) <= room:
+                writers.append(candidate)
+        outbox.waiting[group] = [writer for writer in waiting_writers if writer not in writers]
+        for writer in writers:
+            writer.state = "taken"
+        outbox.led[group] = min(writer.patience.until for writer in writers)
+        return writers
 
 
 def _lead(
-    outbox: Outbox, group: Group, some: Sequence[_Writer], upkeep: GroupMaintenance, timeout: float
+    outbox: Outbox, group: Group, writers: Sequence[_Writer], upkeep: GroupMaintenance, timeout: float
 ) -> Effects[CommittedIntent | None]:
-    patience, done = Deadline(min(one.patience.until for one in some)), False
+    patience, is_added = Deadline(min(writer.patience.until for writer in writers)), False
     try:
-        left = yield from add(upkeep, [each for one in some for each in one.several], patience, timeout, outbox)
-        done = True
+        committed = yield from add(
+            upkeep, [delta for writer in writers for delta in writer.deltas], patience, timeout, outbox
+        )
+        is_added = True
     finally:
         with outbox.lock:
             outbox.led.pop(group, None)
-            for one in some:
+            for writer in writers:
                 # (Where it was not done, what was sent may still arrive: each has to leave its intent then.)
-                one.patience.doubt |= patience.doubt or not done
-                one.state = "added" if done else "waiting"
-    return left
+                writer.patience.doubt |= patience.doubt or not is_added
+                writer.state = "added" if is_added else "waiting"
+    return committed

@@ -1,4 +1,4 @@
-"""From what a write does to entities to what it does in other partitions."""
+"""The intent of a write: the changes in other partitions that follow from those of its entities."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .outbox import DeleteRow, GroupDelta, Intent, PutRow, ReleaseValue, Reserve
 
 @attrs.define(eq=False)
 class CrossPartitionWrite:
-    """What a write does in other partitions."""
+    """The changes that a write makes in other partitions."""
 
     intent: Intent
     ops: list[dict[str, str]] = attrs.field(factory=list)
@@ -30,7 +30,7 @@ class CrossPartitionWrite:
 
 
 def outer_of(
-    outer: Mapping[Model, Maintenance],
+    maintenance: Mapping[Model, Maintenance],
     marks: BuildMarks,
     changes: Sequence[EntityChange],
     groups: Iterable[tuple[Model, Key, Row | None, Row | None]],
@@ -42,7 +42,7 @@ def outer_of(
     does not matter in which order, and how often, they are put and deleted.
 
     Args:
-        outer: what is maintained there from each class.
+        maintenance: what is maintained there from each class.
         marks: of all that is maintained.
         changes: of the entities.
         groups: those in their partition that change, each as it was and as it will be.
@@ -51,42 +51,42 @@ def outer_of(
     Raises:
         UniqueViolation: two of the entities would have the same value.
     """
-    made, values = CrossPartitionWrite(intent), _Values()
+    write, values = CrossPartitionWrite(intent), _Values()
     deltas = ChangeSet()
     for change in changes:
-        after = marks.left(change.old) if change.new is not None else {}
-        made.ops.append(after)
+        marks_after = marks.left(change.old) if change.new is not None else {}
+        write.ops.append(marks_after)
         if change.operation.verb == "require":
             continue
         if change.new is not None:
             for mark in marks.built.get(change.operation.model, ()):
-                mark.set_in(after, change.old, change.new)
-        duties = outer.get(change.operation.model)
+                mark.set_in(marks_after, change.old, change.new)
+        duties = maintenance.get(change.operation.model)
         for part in () if duties is None else map(duties.alone, duties.parts):
             for index in part.indexes:
                 old = change.old if marks.of[index].built else counted(change.old)
-                _in_index(made, values, part, index, marks, old, change.new, after)
+                _in_index(write, values, part, index, marks, old, change.new, marks_after)
             for aggregate in part.aggregates:
                 _collect(deltas, part, *marks.concerned(aggregate, change.old, change.new))
     for model, key, old, new in groups:
-        made.groups[model, key] = rows_elsewhere(outer.get(model), marks, old, new, made)
-    for place, entry in values.wanted.items():
+        write.groups[model, key] = rows_elsewhere(maintenance.get(model), marks, old, new, write)
+    for place, entry in values.claims.items():
         index = place[0]
-        was = values.given.pop(place, None)
-        made.intent.takes.append(
+        was = values.released.pop(place, None)
+        write.intent.takes.append(
             ReserveValue(index.model.table, place[1], place[2], entry[3], marks.of[index].name, was)
         )
-    made.intent.releases += [
+    write.intent.releases += [
         ReleaseValue(index.model.table, at, key, was)
-        for (index, at, key), was in values.given.items()
+        for (index, at, key), was in values.released.items()
         if was is not None
     ]
-    made.intent.deltas += _deltas(deltas, marks)
-    return made
+    write.intent.deltas += _deltas(deltas, marks)
+    return write
 
 
 def rows_elsewhere(
-    duties: Maintenance | None, marks: BuildMarks, old: Row | None, new: Row | None, made: CrossPartitionWrite
+    duties: Maintenance | None, marks: BuildMarks, old: Row | None, new: Row | None, write: CrossPartitionWrite
 ) -> dict[str, str]:
     """Add what a change of a group does to its rows in indexes; return the marks that it has then.
 
@@ -95,15 +95,15 @@ def rows_elsewhere(
         marks: of all that is maintained.
         old: the group as it was read; None: it was not there.
         new: as it will be.
-        made: gets what is to be done.
+        write: gets what is to be done.
     """
-    after = {} if new is None else marks.left(old)
+    marks_after = {} if new is None else marks.left(old)
     if duties is not None:
         for index in duties.indexes:
             # (Where the group has no mark, the index is younger.)
-            held = old if marks.of[index].name in of_writes(old) else None
-            _in_index(made, _Values(), duties.alone(index), index, marks, held, new, after)
-    return after
+            group = old if marks.of[index].name in of_writes(old) else None
+            _in_index(write, _Values(), duties.alone(index), index, marks, group, new, marks_after)
+    return marks_after
 
 
 _Value = tuple[IndexMaintenance, str, str]
@@ -113,12 +113,12 @@ _Value = tuple[IndexMaintenance, str, str]
 class _Values:
     """The unique values that a write wants, and those that its entities have so far, with the write that took them."""
 
-    wanted: dict[_Value, IndexRow] = attrs.field(factory=dict)
-    given: dict[_Value, str | None] = attrs.field(factory=dict)
+    claims: dict[_Value, IndexRow] = attrs.field(factory=dict)
+    released: dict[_Value, str | None] = attrs.field(factory=dict)
 
 
 def _in_index(
-    made: CrossPartitionWrite,
+    write: CrossPartitionWrite,
     values: _Values,
     part: Maintenance,
     index: IndexMaintenance,
@@ -130,34 +130,34 @@ def _in_index(
     """Add what a change of an entity, or of a group, does to its rows in an index."""
     mark = marks.of[index]
     rows, unique = mark.concerned(old, new), index.model.unique
-    gone, come = _rows(part, index, rows[0], stored=True), _rows(part, index, rows[1])
-    if gone == come or (unique and {row[:2] for row in gone} == {row[:2] for row in come}):
+    rows_before, rows_after = _rows(part, index, rows[0], as_stored=True), _rows(part, index, rows[1])
+    if rows_before == rows_after or (unique and {row[:2] for row in rows_before} == {row[:2] for row in rows_after}):
         return
-    held, op = of_writes(old).get(mark.name), made.intent.op
-    was = None if held in ("", DUPLICATE) else held
-    if come:
+    mark_before, op = of_writes(old).get(mark.name), write.intent.op
+    was = None if mark_before in ("", DUPLICATE) else mark_before
+    if rows_after:
         after[mark.name] = op
     elif mark.built and new is not None:
         after[mark.name] = ""
     else:
         after.pop(mark.name, None)
     if not unique:
-        made.intent.puts += [put_of(index, marks, row, op) for row in come]
+        write.intent.puts += [put_of(index, marks, row, op) for row in rows_after]
         if was is not None:
-            made.intent.deletes += [_delete(index, row, was) for row in gone]
+            write.intent.deletes += [_delete(index, row, was) for row in rows_before]
         return
-    made.puts.setdefault(mark.name, (index, []))[1].extend(come)
-    for row in come:
-        if (first := values.wanted.setdefault((index, *row[:2]), row)) is not row:
+    write.puts.setdefault(mark.name, (index, []))[1].extend(rows_after)
+    for row in rows_after:
+        if (first := values.claims.setdefault((index, *row[:2]), row)) is not row:
             raise violation(index, lambda *_, held=first[2:4]: held, [row])
-    values.given |= {(index, *row[:2]): was for row in gone}
+    values.released |= {(index, *row[:2]): was for row in rows_before}
 
 
-def _rows(part: Maintenance, index: IndexMaintenance, row: Row | None, *, stored: bool = False) -> list[IndexRow]:
+def _rows(part: Maintenance, index: IndexMaintenance, row: Row | None, *, as_stored: bool = False) -> list[IndexRow]:
     if row is None:
         return []
     changes = ChangeSet()
-    if stored:
+    if as_stored:
         changes.removed(part, [row])
         return changes.indexes[index].deletes
     changes.built(part, [row])

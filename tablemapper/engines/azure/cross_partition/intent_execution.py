@@ -1,4 +1,4 @@
-"""What is left of a write after its transaction, or instead of it: its intent is carried out, or taken back.
+"""The rest of a write after its transaction, or instead of it: its intent is carried out, or taken back.
 
 The writer does it, or who sweeps later, or both at once.
 """
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 class AggregateRegistry(Protocol):
-    """What is maintained, as a process knows it."""
+    """The maintained aggregates, as a process knows them."""
 
     @property
     def aggregates(self) -> Mapping[str, AggregateMaintenance]:
@@ -73,43 +73,45 @@ def carry_out(
 def _carried_out(
     intents: Sequence[Intent], classes: AggregateRegistry, patience: Deadline, timeout: float, outbox: Outbox
 ) -> Effects[None]:
-    works: list[Effects[Any]] = [*put_works(patience, [put for intent in intents for put in intent.puts])]
+    works: list[Effects[Any]] = [*put_works(patience, [row_put for intent in intents for row_put in intent.puts])]
     aggregates = classes.aggregates
     numbers = dict(map(number_of, aggregates))
     groups: dict[tuple[str, str, str], list[tuple[Intent, GroupDelta]]] = {}
     for intent in intents:
-        for one in intent.deltas:
-            of, number = number_of(one.label)
-            if one.label not in aggregates and number >= numbers.get(of, -1):
+        for delta in intent.deltas:
+            of, number = number_of(delta.label)
+            if delta.label not in aggregates and number >= numbers.get(of, -1):
                 raise UnknownAggregate(
-                    f"{intent.table} {(intent.partition, intent.row)}: {one.label} is maintained by another program"
+                    f"{intent.table} {(intent.partition, intent.row)}: {delta.label} is maintained by another program"
                 )
         reservations = Reservations(intent, patience, timeout)
-        works += [_end(one, intent, patience, timeout) for one in intent.deletes]
-        works += [reservations.release(one) for one in intent.releases]
-        works += [reservations.end(one, done=True) for one in intent.takes if one.was is not None]
-        for one in intent.deltas:
-            if one.label in aggregates:  # (else it was built anew since, with the entity as it is)
-                groups.setdefault((one.label, one.partition, one.row), []).append((intent, one))
-    for (label, _, _), several in groups.items():
+        works += [_end(delete, intent, patience, timeout) for delete in intent.deletes]
+        works += [reservations.release(release) for release in intent.releases]
+        works += [reservations.end(take, is_done=True) for take in intent.takes if take.was is not None]
+        for delta in intent.deltas:
+            if delta.label in aggregates:  # (else it was built anew since, with the entity as it is)
+                groups.setdefault((delta.label, delta.partition, delta.row), []).append((intent, delta))
+    for (label, _, _), deltas in groups.items():
         upkeep = classes.upkeep(aggregates[label])
-        for at in range(0, len(several), upkeep.most):
-            works.append(add_with_others(upkeep, several[at : at + upkeep.most], patience, timeout, outbox))
-    made = yield from side_by_side(works)
-    if groups_elsewhere := [one for one in made if isinstance(one, CommittedIntent)]:
-        yield from carry_out([one.intent for one in groups_elsewhere], classes, patience, timeout, outbox)
+        for at in range(0, len(deltas), upkeep.most):
+            works.append(add_with_others(upkeep, deltas[at : at + upkeep.most], patience, timeout, outbox))
+    results = yield from side_by_side(works)
+    if groups_elsewhere := [result for result in results if isinstance(result, CommittedIntent)]:
+        yield from carry_out(
+            [group_intent.intent for group_intent in groups_elsewhere], classes, patience, timeout, outbox
+        )
         for committed in groups_elsewhere if not patience.doubt else ():
             outbox.finish(committed)
 
 
-def _end(gone: DeleteRow, intent: Intent, patience: Deadline, timeout: float) -> Effects[None]:
+def _end(delete: DeleteRow, intent: Intent, patience: Deadline, timeout: float) -> Effects[None]:
     """Delete a row of an index; where it is not there yet, wait a moment for the write that puts it."""
-    before = GetEntity(intent.table, intent.partition, intent_key(gone.row[-OP_UNITS:]))
+    intent_of_put = GetEntity(intent.table, intent.partition, intent_key(delete.row[-OP_UNITS:]))
     for attempt in range(_WAITS):
-        if (yield from patience.send(gone.table, gone.partition, RowChange("delete", gone.row, {}, "*"))):
+        if (yield from patience.send(delete.table, delete.partition, RowChange("delete", delete.row, {}, "*"))):
             return
-        found = yield from read(before, timeout)
-        if found is None or found["state"] != "C":
+        entity = yield from read(intent_of_put, timeout)
+        if entity is None or entity["state"] != "C":
             return
         yield from patience.again(attempt)
     patience.doubt = True  # (the intent stays for who sweeps, after whom nobody puts it)
@@ -117,15 +119,17 @@ def _end(gone: DeleteRow, intent: Intent, patience: Deadline, timeout: float) ->
 
 def bury(intent: Intent, patience: Deadline, timeout: float) -> Effects[None]:
     """Delete the rows of indexes again, and give up the values, that entities do not have any more: they may have come late."""
-    bases = list(dict.fromkeys([(one.members[BASE_PARTITION], one.members[BASE_ROW]) for one in intent.puts]))
+    bases = list(
+        dict.fromkeys([(row_put.members[BASE_PARTITION], row_put.members[BASE_ROW]) for row_put in intent.puts])
+    )
     gets = [read(GetEntity(intent.table, str(partition), str(row)), timeout) for partition, row in bases]
     entities = dict(zip(bases, (yield from side_by_side(gets)), strict=True))
-    for one in intent.puts:
-        entity = entities[one.members[BASE_PARTITION], one.members[BASE_ROW]]
-        if not holds(entity, one.index, one.row[-OP_UNITS:]):
-            yield from patience.send(one.table, one.partition, RowChange("delete", one.row, {}, "*"))
+    for row_put in intent.puts:
+        entity = entities[row_put.members[BASE_PARTITION], row_put.members[BASE_ROW]]
+        if not holds(entity, row_put.index, row_put.row[-OP_UNITS:]):
+            yield from patience.send(row_put.table, row_put.partition, RowChange("delete", row_put.row, {}, "*"))
     reservations = Reservations(intent, patience, timeout)
-    yield from side_by_side([reservations.bury(one) for one in intent.takes])
+    yield from side_by_side([reservations.bury(take) for take in intent.takes])
 
 
 def kept_behind(
@@ -144,31 +148,31 @@ def kept_behind(
         outbox: of the process.
     """
 
-    def kept() -> Effects[None]:
+    def keep_intents() -> Effects[None]:
         late = yield from outbox.is_late(patience)
         for intent in intents if late else ():
-            yield from _kept(intent, state, timeout, outbox)
+            yield from _restate(intent, state, timeout, outbox)
 
     try:
         answer = yield from work
     except Exception:
-        yield from kept()
+        yield from keep_intents()
         raise
-    yield from kept()
+    yield from keep_intents()
     return answer
 
 
-def _kept(intent: Intent, state: State, timeout: float, outbox: Outbox) -> Effects[None]:
+def _restate(intent: Intent, state: State, timeout: float, outbox: Outbox) -> Effects[None]:
     yield from outbox.name(Deadline((yield from clock()) + timeout), intent)
     for attempt in range(_WAITS):
-        there = yield from read(GetEntity(intent.table, intent.partition, intent.row), timeout)
-        if there is not None and there["state"] != state:
+        stored_intent = yield from read(GetEntity(intent.table, intent.partition, intent.row), timeout)
+        if stored_intent is not None and stored_intent["state"] != state:
             return  # (it is still to be done)
         with suppress(NoResponse, ErrorResponse):  # (others do the same)
-            if there is None:
+            if stored_intent is None:
                 yield GroupTransaction(intent.table, intent.partition, (intent.change(state),))
             else:
-                yield restated(intent.table, there, state)
+                yield restated(intent.table, stored_intent, state)
             return
         yield delay(attempt)
 
@@ -183,28 +187,28 @@ def carry_out_together(
     """
     if not following:
         return
-    patience = Deadline(min(one.until for one in following))
-    yield from carry_out([one.intent for one in following], classes, patience, timeout, outbox)
-    for one in following if not patience.doubt else ():
+    patience = Deadline(min(committed.until for committed in following))
+    yield from carry_out([committed.intent for committed in following], classes, patience, timeout, outbox)
+    for committed in following if not patience.doubt else ():
         markers = [
-            (classes.aggregates[delta.label].model.table, delta.partition, mark_key(one.intent.op, delta.row))
-            for delta in one.intent.deltas
+            (classes.aggregates[delta.label].model.table, delta.partition, mark_key(committed.intent.op, delta.row))
+            for delta in committed.intent.deltas
             if delta.label in classes.aggregates
         ]
-        outbox.finish(one, markers)
+        outbox.finish(committed, markers)
 
 
 def deleted(patience: Deadline, table: str, partition: str, changes: Sequence[RowChange]) -> Effects[set[str]]:
     """Delete rows of a partition that others may delete, too; return those of which it is sure that nobody else did."""
-    gone = set[str]()
+    deleted_rows = set[str]()
     for at in range(0, len(changes), MAX_CHANGES):
-        some = changes[at : at + MAX_CHANGES]
-        if (yield from patience.send(table, partition, *some)):
-            gone |= {one.row for one in some}
-        for one in some if some[1:] and some[0].row not in gone else ():  # (others were faster with some)
-            if (yield from patience.send(table, partition, one)):
-                gone.add(one.row)
-    return gone
+        batch = changes[at : at + MAX_CHANGES]
+        if (yield from patience.send(table, partition, *batch)):
+            deleted_rows |= {change.row for change in batch}
+        for change in batch if batch[1:] and batch[0].row not in deleted_rows else ():  # (others were faster with some)
+            if (yield from patience.send(table, partition, change)):
+                deleted_rows.add(change.row)
+    return deleted_rows
 
 
 def delete_finished(outbox: Outbox, patience: Deadline) -> Effects[None]:
@@ -221,16 +225,16 @@ def _deleted(outbox: Outbox, place: Partition, patience: Deadline) -> Effects[No
     while finished := outbox.places.take(place, MAX_CHANGES):
         changes = [RowChange("delete", intent.row, {}, intent.etag) for intent in finished]
         try:
-            gone = yield from deleted(patience, *place, changes)
+            deleted_rows = yield from deleted(patience, *place, changes)
         except (DeadlineExceeded, ErrorResponse) as error:
             if not isinstance(error, ErrorResponse) or error.code != "TableNotFound":
                 _log.debug("%s %r: %d intents that are carried out stay: %s", *place, len(finished), error)
                 return
-            gone = {one.row for one in changes}
-        outbox.deleted(place, [intent for intent in finished if intent.row in gone])
+            deleted_rows = {change.row for change in changes}
+        outbox.deleted(place, [intent for intent in finished if intent.row in deleted_rows])
 
 
 def take_back(intent: Intent, patience: Deadline, timeout: float) -> Effects[None]:
     """Take back what a fenced intent has taken."""
     reservations = Reservations(intent, patience, timeout)
-    yield from side_by_side([reservations.end(one, done=False) for one in intent.takes])
+    yield from side_by_side([reservations.end(take, is_done=False) for take in intent.takes])

@@ -1,4 +1,4 @@
-"""Marks: what says in an entity that it is in an index or an aggregate that was built over entities.
+"""Marks of entities: each says that its entity is in an index or an aggregate that was built over entities.
 
 What is maintained since its class is there needs none. The mark has the number of the build, so what was dropped and
 is declared again believes no old one.
@@ -34,7 +34,7 @@ def label_of(part: MaintainedPart) -> str:
 
 @attrs.frozen
 class BuildMark:
-    """How entities say of which write their rows in an index are, or that they are in what was built."""
+    """The marks by which entities say of which write their rows in an index are, or that they are in what was built."""
 
     name: str
     """In the entity: ``by_team``, ``by_team#7``; of an aggregate ``=Team#7``."""
@@ -51,10 +51,10 @@ class BuildMark:
         What is marked gives its difference. What is not gives nothing, or its mark and all that it is. What is barred has
         nothing to give up; as long as it keeps its values, it takes none.
         """
-        held = of_writes(old)
-        if self.built and held.get(self.name) == DUPLICATE:
+        ops = of_writes(old)
+        if self.built and ops.get(self.name) == DUPLICATE:
             return (None, None) if self.keeps(old, new) else (None, new)
-        if not self.built or (old is not None and self.name in held):
+        if not self.built or (old is not None and self.name in ops):
             return old, new
         return None, new if self.sets else None
 
@@ -66,8 +66,8 @@ class BuildMark:
 
     def set_in(self, ops: dict[str, str], old: Row | None, new: Row) -> None:
         """Mark an entity that a write leaves, unless it has the mark; if it takes other values, it is not barred any more."""
-        held = ops.get(self.name)
-        if (held is None and self.sets) or (held == DUPLICATE and not self.keeps(old, new)):
+        op = ops.get(self.name)
+        if (op is None and self.sets) or (op == DUPLICATE and not self.keeps(old, new)):
             ops[self.name] = ""
 
 
@@ -88,7 +88,7 @@ class BuildMarks:
     stored: Mapping[str, StoredNames] = attrs.field(factory=dict)
     _names: frozenset[str] = attrs.field(
         init=False,
-        default=attrs.Factory(lambda self: frozenset([one.name for one in self.of.values()]), takes_self=True),
+        default=attrs.Factory(lambda self: frozenset([mark.name for mark in self.of.values()]), takes_self=True),
     )
 
     def name_of(self, aggregate: AggregateMaintenance) -> str:
@@ -128,5 +128,5 @@ def number_of(name: str) -> tuple[str, int]:
 
 def marked(marks: Sequence[BuildMark], row: Row | None) -> bool:
     """Return whether an entity has all of some marks."""
-    held = of_writes(row)
-    return all(mark.name in held for mark in marks)
+    ops = of_writes(row)
+    return all(mark.name in ops for mark in marks)

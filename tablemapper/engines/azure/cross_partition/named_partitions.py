@@ -39,11 +39,11 @@ class FinishedIntent:
 
 @attrs.define(eq=False)
 class _Entry:
-    """What a process knows of a partition that it has named."""
+    """The state of a partition that a process has named."""
 
     name: str
     named: float = -math.inf
-    used: float = -math.inf
+    used_at: float = -math.inf
     etag: str | None = None
     pending: dict[str, float] = attrs.field(factory=dict)
     """By the row of an intent that may be there: when its write began."""
@@ -81,23 +81,23 @@ class NamedPartitions:
     def __contains__(self, place: object) -> bool:
         return place in self._entries
 
-    def begin(self, place: Partition, intent: str, now: float) -> str | None:
+    def begin(self, place: Partition, intent: str, clock_now: float) -> str | None:
         """Note that an intent may be in a partition from now on; return the row of a name that is to be written before."""
         with self._lock:
             if (entry := self._entries.get(place)) is None:
                 entry = self._entries[place] = _Entry(_row(*place))
-            entry.pending[intent] = entry.used = now
+            entry.pending[intent] = entry.used_at = clock_now
             self.has_news = True
-            entry.look_at = min(entry.look_at, now + self._lease)
-            return entry.name if entry.named <= now - _HOUR else None
+            entry.look_at = min(entry.look_at, clock_now + self._lease)
+            return entry.name if entry.named <= clock_now - _HOUR else None
 
-    def named(self, place: Partition, intent: str, now: float, etag: str | None) -> None:
+    def named(self, place: Partition, intent: str, clock_now: float, etag: str | None) -> None:
         """Note that a name was written for an intent, and its ETag."""
         with self._lock:
             if (entry := self._entries.get(place)) is None:  # (it took so long that the name before was taken away)
-                entry = self._entries[place] = _Entry(_row(*place), used=now, look_at=now + self._lease)
-            entry.pending[intent] = now
-            entry.named, entry.etag = now, etag
+                entry = self._entries[place] = _Entry(_row(*place), used_at=clock_now, look_at=clock_now + self._lease)
+            entry.pending[intent] = clock_now
+            entry.named, entry.etag = clock_now, etag
             self._is_new = True
 
     def forget(self, place: Partition, intents: Collection[str]) -> None:
@@ -123,43 +123,43 @@ class NamedPartitions:
         with self._lock:
             if (entry := self._entries.get(place)) is None:
                 return []
-            taken, entry.finished = entry.finished[:most], entry.finished[most:]
-            self.finished -= len(taken)
-            return taken
+            intents, entry.finished = entry.finished[:most], entry.finished[most:]
+            self.finished -= len(intents)
+            return intents
 
     def to_delete(self) -> list[Partition]:
         """Return the partitions in which there are intents that are carried out."""
         with self._lock:
             return [place for place, entry in self._entries.items() if entry.finished]
 
-    def to_look_at(self, now: float) -> list[Partition]:
+    def to_look_at(self, clock_now: float) -> list[Partition]:
         """Return the partitions in which an intent was not finished for as long as its writer has it to itself."""
         with self._lock:
-            return [place for place, entry in self._entries.items() if entry.look_at <= now]
+            return [place for place, entry in self._entries.items() if entry.look_at <= clock_now]
 
-    def looked_at(self, place: Partition, now: float, *, is_clean: bool) -> None:
+    def looked_at(self, place: Partition, clock_now: float, *, is_clean: bool) -> None:
         """Note what there was of the intents of a partition: a request that was lost may still bring one for a while."""
         with self._lock:
             entry = self._entries[place]
             if is_clean:
-                entry.pending = {row: since for row, since in entry.pending.items() if now - since <= self._grace}
+                entry.pending = {row: since for row, since in entry.pending.items() if clock_now - since <= self._grace}
             oldest = min(entry.pending.values(), default=math.inf)
-            entry.look_at = max(oldest + self._lease, now + self._lease)
+            entry.look_at = max(oldest + self._lease, clock_now + self._lease)
 
-    def may_be_shared(self, now: float) -> bool:
+    def may_be_shared(self, clock_now: float) -> bool:
         """Return whether to look for the names of others now, who may have left something: once in a while."""
-        if not self._is_new or now < self._look_at:
+        if not self._is_new or clock_now < self._look_at:
             return False
-        self._is_new, self._look_at = False, now + self._lease
+        self._is_new, self._look_at = False, clock_now + self._lease
         return True
 
-    def withdrawn(self, now: float, *, everything: bool = False) -> Iterator[tuple[str, str]]:
+    def withdrawn(self, clock_now: float, *, everything: bool = False) -> Iterator[tuple[str, str]]:
         """Yield the names, each with its ETag, of partitions with nothing of this process, if it has not written there lately."""
         idle = 0.0 if everything or len(self._entries) > _MANY else self._lease
         for place in list(self._entries):
             with self._lock:
                 entry = self._entries[place]
-                if entry.pending or entry.finished or now - entry.used < idle:
+                if entry.pending or entry.finished or clock_now - entry.used_at < idle:
                     continue
                 del self._entries[place]
             if entry.etag is not None:
@@ -170,14 +170,16 @@ class NamedPartitions:
         entry = self._entries.get(place)
         return entry is not None and not entry.pending
 
-    def due(self, now: float) -> float | None:
+    def due(self, clock_now: float) -> float | None:
         """Return in how many seconds there is something to be done; None: never."""
         with self._lock:
             if self.finished:
                 return 0.0
-            times = [entry.look_at if entry.pending else entry.used + self._lease for entry in self._entries.values()]
+            times = [
+                entry.look_at if entry.pending else entry.used_at + self._lease for entry in self._entries.values()
+            ]
             times += [self._look_at] if self._is_new else []
-            return max(min(times) - now, 0.0) if times else None
+            return max(min(times) - clock_now, 0.0) if times else None
 
 
 def _row(table: str, partition: str) -> str:

@@ -1,4 +1,4 @@
-"""What a write does to rows in other partitions: an intent in its own transaction says it, and it is done after that.
+"""Changes of rows in other partitions: an intent in the transaction of a write says them, and they are made after it.
 
 An intent is *pending* while unique values are taken, before the transaction; the transaction makes it *committed*.
 Whoever finds it pending for long *fences* it: then the transaction cannot succeed any more. All that an intent says can
@@ -39,7 +39,7 @@ State: TypeAlias = Literal["P", "C", "X", "D"]
 _PIECE = 30_000  # characters of an intent in one property
 MAX_INTENT = 450_000  # characters
 _ROOM = 450_000  # of the rows of an index in one transaction
-_TOGETHER = 48  # markers that are deleted with a change of a group
+_PARALLEL = 48  # markers that are deleted with a change of a group
 _MOST_SPENT = 10_000  # partitions
 
 
@@ -84,7 +84,7 @@ class ReleaseValue(msgspec.Struct, frozen=True, array_like=True):
 
 
 class GroupDelta(msgspec.Struct, frozen=True, array_like=True):
-    """What changes in a group."""
+    """A change of a group."""
 
     label: str
     partition: str
@@ -93,7 +93,7 @@ class GroupDelta(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Intent(msgspec.Struct, array_like=True):
-    """What a write does in other partitions, and where it lies itself."""
+    """The changes of a write in other partitions, and the place of the write itself."""
 
     table: str
     partition: str
@@ -131,7 +131,7 @@ class Intent(msgspec.Struct, array_like=True):
 
 
 class IntentTooLarge(Exception):
-    """What a write does in other partitions does not fit into one entity."""
+    """The changes of a write in other partitions do not fit into one entity."""
 
 
 def intent_of(entity: Entity) -> tuple[Intent, State]:
@@ -166,7 +166,7 @@ def _new_op() -> str:
 
 @attrs.frozen
 class Timing:
-    """How long things last, in seconds."""
+    """Durations, in seconds."""
 
     look: float = 10.0
     """For which a process believes what it has read of the catalogue."""
@@ -181,7 +181,7 @@ class Timing:
 
     @property
     def settled(self) -> float:
-        """After which nobody writes any more who does not know of a change of the catalogue, unless he stood still."""
+        """Seconds after which no program writes without knowing of a change of the catalogue, unless it stood still."""
         return self.look + self.deadline + self.request
 
 
@@ -208,27 +208,27 @@ class Deadline:
         Raises:
             DeadlineExceeded: there are none.
         """
-        left = self.until - cast(float, (yield ReadClock()))
-        if left < 0:
+        seconds_left = self.until - cast(float, (yield ReadClock()))
+        if seconds_left < 0:
             raise DeadlineExceeded("the deadline is over")
-        return left
+        return seconds_left
 
-    def again(self, attempt: int, lost: NoResponse | None = None) -> Effects[None]:
+    def again(self, attempt: int, no_response: NoResponse | None = None) -> Effects[None]:
         """Wait before another attempt.
 
         Raises:
             DeadlineExceeded: there is no time left.
         """
-        self.doubt |= lost is not None
-        step = pause((yield from self.check()), attempt, lost)
+        self.doubt |= no_response is not None
+        step = pause((yield from self.check()), attempt, no_response)
         if step is None:
             raise DeadlineExceeded("the deadline is over")
         yield step
 
     def once(self, request: GroupTransaction) -> Effects[list[str | None]]:
         """Send a request, and wait for its answer no longer than there is time."""
-        now: float = yield ReadClock()
-        answer: list[str | None] = yield within(request, self.until - now)
+        clock_now: float = yield ReadClock()
+        answer: list[str | None] = yield within(request, self.until - clock_now)
         return answer
 
     def send(self, table: str, partition: str, *changes: RowChange) -> Effects[bool]:
@@ -241,11 +241,11 @@ class Deadline:
         while True:
             try:
                 yield from self.once(GroupTransaction(table, partition, changes))
-            except NoResponse as lost:
-                yield from self.again(attempt, lost)
+            except NoResponse as no_response:
+                yield from self.again(attempt, no_response)
                 attempt += 1
-            except ErrorResponse as refused:
-                if refused.status in (404, 412) and refused.code != "TableNotFound":
+            except ErrorResponse as refusal:
+                if refusal.status in (404, 412) and refusal.code != "TableNotFound":
                     return False
                 raise
             else:
@@ -255,19 +255,21 @@ class Deadline:
 def put_works(patience: Deadline, puts: Sequence[PutRow]) -> Iterable[Effects[bool]]:
     """Yield the works that put rows: those of one partition together."""
     places: dict[tuple[str, str], dict[str, RowChange]] = {}
-    for one in puts:  # (an intent may name a row twice, of an index that was once maintained by two definitions)
-        places.setdefault((one.table, one.partition), {})[one.row] = RowChange("upsert", one.row, one.members)
+    for row_put in puts:  # (an intent may name a row twice, of an index that was once maintained by two definitions)
+        places.setdefault((row_put.table, row_put.partition), {})[row_put.row] = RowChange(
+            "upsert", row_put.row, row_put.members
+        )
     for (table, partition), changes in places.items():
-        some: list[RowChange] = []
+        batch: list[RowChange] = []
         room = _ROOM
         for change in changes.values():
             length = sum(len(value) for value in change.members.values() if isinstance(value, str))
-            if some and (len(some) == MAX_CHANGES or length > room):
-                yield patience.send(table, partition, *some)
-                some, room = [], _ROOM
-            some.append(change)
+            if batch and (len(batch) == MAX_CHANGES or length > room):
+                yield patience.send(table, partition, *batch)
+                batch, room = [], _ROOM
+            batch.append(change)
             room -= length
-        yield patience.send(table, partition, *some)
+        yield patience.send(table, partition, *batch)
 
 
 @attrs.frozen(eq=False)
@@ -285,8 +287,10 @@ class CommittedIntent:
         cls, intent: Intent, patience: Deadline, changes: Sequence[RowChange], etags: Sequence[str | None]
     ) -> CommittedIntent:
         """Return the intent of a transaction that was sent, with the ETags of its changes, if they are known."""
-        known = () if patience.doubt else zip(changes, etags, strict=False)
-        return cls(intent, patience.until, next((etag for change, etag in known if change.row == intent.row), None))
+        known_etags = () if patience.doubt else zip(changes, etags, strict=False)
+        return cls(
+            intent, patience.until, next((etag for change, etag in known_etags if change.row == intent.row), None)
+        )
 
 
 # ---------------------------------------------------------------------------------------------- what writes share
@@ -297,7 +301,7 @@ Group: TypeAlias = tuple[str, str, str]
 
 
 class Outbox:
-    """What the writes of a process share: the partitions that it has named to those who sweep, and markers.
+    """The state that the writes of a process share: the partitions that it has named to those who sweep, and markers.
 
     Args:
         catalogue: the table of the catalogue.
@@ -327,9 +331,9 @@ class Outbox:
     def spent(self, table: str, partition: str) -> list[str]:
         """Return such markers, which are to be deleted or to be given back."""
         marks = self._spent.pop((table, partition), [])
-        if marks[_TOGETHER:]:
-            self._spent[table, partition] = marks[_TOGETHER:]
-        return marks[:_TOGETHER]
+        if marks[_PARALLEL:]:
+            self._spent[table, partition] = marks[_PARALLEL:]
+        return marks[:_PARALLEL]
 
     def name(self, patience: Deadline, intent: Intent) -> Effects[None]:
         """Name the partition of an intent before it is there, and again each hour.
@@ -337,8 +341,8 @@ class Outbox:
         Raises:
             DeadlineExceeded, ErrorResponse
         """
-        now = cast(float, (yield ReadClock()))
-        if (row := self.places.begin(intent.place, intent.row, now)) is None:
+        clock_now = cast(float, (yield ReadClock()))
+        if (row := self.places.begin(intent.place, intent.row, clock_now)) is None:
             return
         members: Members = {"t": intent.table, "p": intent.partition}
         upsert = GroupTransaction(self.catalogue, self.places.owner, (RowChange("upsert", row, members),))
@@ -346,18 +350,18 @@ class Outbox:
         while True:
             try:
                 (etag,) = yield from patience.once(upsert)
-            except NoResponse as lost:
-                yield from patience.again(attempt, lost)
+            except NoResponse as no_response:
+                yield from patience.again(attempt, no_response)
                 attempt += 1
             else:
                 break
         patience.doubt = doubt  # (a name that is written once more does no harm)
-        self.places.named(intent.place, intent.row, now, etag)
+        self.places.named(intent.place, intent.row, clock_now, etag)
 
     def is_late(self, patience: Deadline) -> Effects[bool]:
         """Return whether others may have ended what was begun: this process stood still for as long as it had it to itself."""
-        now: float = yield ReadClock()
-        return now > patience.until + self.times.lease - self.times.deadline
+        clock_now: float = yield ReadClock()
+        return clock_now > patience.until + self.times.lease - self.times.deadline
 
     def check(self, patience: Deadline) -> Effects[None]:
         """Raise DeadlineExceeded if others may have ended what was begun."""
@@ -372,7 +376,7 @@ class Outbox:
 
     def deleted(self, place: Partition, finished: Sequence[FinishedIntent]) -> None:
         """Note that intents are gone which nobody else has carried out, so that nobody needs their markers."""
-        self.places.forget(place, [one.row for one in finished])
-        for one in finished:
-            for table, partition, mark in one.markers:
+        self.places.forget(place, [intent.row for intent in finished])
+        for intent in finished:
+            for table, partition, mark in intent.markers:
                 self.spend(table, partition, [mark])

@@ -38,7 +38,7 @@ from .marks import BuildMarks
 from .outbox import CommittedIntent, Deadline, GroupDelta, Intent, Outbox, intent_of
 from .value_counts import Counts, StalePages, ValueCounts
 
-_TOGETHER = 48  # deltas
+_PARALLEL = 48  # deltas
 _ATTEMPTS = 5  # to read a group with its pages
 _FULL = 8  # pieces of what the row has of its values: a group is nearly full
 _VALUES = 600_000  # bytes of that: a list of the pages of some ten million values
@@ -59,53 +59,55 @@ class GroupMaintenance:
 
     @property
     def most(self) -> int:
-        """How many deltas of a group one transaction takes, beside the rows that indexes have of it."""
-        return min(_TOGETHER, MAX_CHANGES - 2 - 2 * len(self.inner.indexes))
+        """The number of deltas of a group that one transaction takes, beside the rows that indexes have of it."""
+        return min(_PARALLEL, MAX_CHANGES - 2 - 2 * len(self.inner.indexes))
 
     def change(
         self,
         key: tuple[str, str],
-        found: Entity | None,
+        group_row: Entity | None,
         change: RowChange,
         intent: Intent,
         timeout: float,
         *,
-        lost: bool = False,
+        may_lack_rows: bool = False,
     ) -> Effects[list[RowChange]]:
         """Return a change of a group with those of the rows that indexes have of it.
 
         Args:
             key: of the group.
-            found: the group as it was read.
+            group_row: the group as it was read.
             change: of it.
             intent: of the transaction; it gets what is to be done in other partitions.
             timeout: seconds after which to give up, if no answer comes.
-            lost: whether rows of indexes may be missing: those to be deleted are looked for, and the others put anyhow.
+            may_lack_rows: whether rows of indexes may be missing: those to be deleted are looked for, and the others put anyhow.
         """
         codec = codec_of(self.aggregate.model)
         new = None if change.kind == "delete" else {ETAG: "", PARTITION: key[0], ROW: key[1], **change.members}
-        before, after = [None if one is None or HIDDEN_PREFIX in one else codec.row(one) for one in (found, new)]
+        row_before, row_after = [
+            None if entity is None or HIDDEN_PREFIX in entity else codec.row(entity) for entity in (group_row, new)
+        ]
         try:
-            rows = _index_changes(self.inner, before, after, whole=lost)
-            ops = rows_elsewhere(self.outer, self.marks, before, after, CrossPartitionWrite(intent))
+            rows = _index_changes(self.inner, row_before, row_after, with_unchanged=may_lack_rows)
+            ops = rows_elsewhere(self.outer, self.marks, row_before, row_after, CrossPartitionWrite(intent))
         except InvalidEntity as error:  # (its entities are written: a key of an index is too long)
             _log.warning("%s; the group is not shown", error)
             hidden = {name: value for name, value in change.members.items() if name.startswith(OURS)}
             change = attrs.evolve(change, members={**hidden, HIDDEN_PREFIX: True})
-            rows = _index_changes(self.inner, before, None, whole=lost)
+            rows = _index_changes(self.inner, row_before, None, with_unchanged=may_lack_rows)
             intent.puts, intent.deletes = [], []
-            ops = rows_elsewhere(self.outer, self.marks, before, None, CrossPartitionWrite(intent))
+            ops = rows_elsewhere(self.outer, self.marks, row_before, None, CrossPartitionWrite(intent))
         changes = [attrs.evolve(change, members={**change.members, **ops_member(ops)})]
-        for one in rows:
-            get = GetEntity(self.aggregate.model.table, key[0], one.row)
-            if not lost or one.kind != "delete" or (yield from read(get, timeout)) is not None:
-                changes.append(one)
+        for row_change in rows:
+            get = GetEntity(self.aggregate.model.table, key[0], row_change.row)
+            if not may_lack_rows or row_change.kind != "delete" or (yield from read(get, timeout)) is not None:
+                changes.append(row_change)
         return [*changes, intent.change("C")] if intent else changes
 
 
 def add(
     upkeep: GroupMaintenance,
-    several: Sequence[tuple[Intent, GroupDelta]],
+    deltas_with_intents: Sequence[tuple[Intent, GroupDelta]],
     patience: Deadline,
     timeout: float,
     outbox: Outbox,
@@ -114,7 +116,7 @@ def add(
 
     Args:
         upkeep: of the group.
-        several: at most `GroupMaintenance.most` deltas of one group, each with the intent that has it.
+        deltas_with_intents: at most `GroupMaintenance.most` deltas of one group, each with the intent that has it.
         patience: of who adds them.
         timeout: seconds after which to give up, if no answer comes.
         outbox: of the process; it has markers that can be deleted on the way.
@@ -123,17 +125,17 @@ def add(
         What is then to be done in other partitions, where that is known.
     """
     aggregate = upkeep.aggregate
-    table, partition, row = aggregate.model.table, several[0][1].partition, several[0][1].row
+    table, partition, row = aggregate.model.table, deltas_with_intents[0][1].partition, deltas_with_intents[0][1].row
     marks = {
-        mark_key(intent.op, row): ({"t": intent.table, "p": intent.partition, "op": intent.op}, one)
-        for intent, one in several
+        mark_key(intent.op, row): ({"t": intent.table, "p": intent.partition, "op": intent.op}, delta)
+        for intent, delta in deltas_with_intents
     }
     attempt, damaged, op = 0, False, outbox.new_op()
     spent = outbox.spent(table, partition)
     while marks:
-        deltas = [aggregate.aggregate.unpack_delta(one.packed) for _, one in marks.values()]
-        found = yield from read(GetEntity(table, partition, row), timeout)
-        group = yield from read_group(aggregate, (partition, row), found, deltas, timeout)
+        deltas = [aggregate.aggregate.unpack_delta(delta.packed) for _, delta in marks.values()]
+        entity = yield from read(GetEntity(table, partition, row), timeout)
+        group = yield from read_group(aggregate, (partition, row), entity, deltas, timeout)
         intent = Intent(table, partition, op)
         try:
             change = changed(group, deltas, MAX_CHANGES - len(marks) - 2 - 2 * len(upkeep.inner.indexes))
@@ -144,7 +146,7 @@ def add(
             changes = [RowChange("insert", mark, of) for mark, (of, _) in marks.items()]
             if change is not None:
                 changes += yield from upkeep.change(
-                    (partition, row), group.found, change, intent, timeout, lost=damaged
+                    (partition, row), group.row_read, change, intent, timeout, may_lack_rows=damaged
                 )
                 changes += group.values.changes()
             changes += [RowChange("delete", mark, {}, "*") for mark in spent[: MAX_CHANGES - len(changes)]]
@@ -154,14 +156,14 @@ def add(
                 patience
             )  # (else the markers may be gone that say what the group had when it was read)
             etags = yield GroupTransaction(table, partition, tuple(changes))
-        except NoResponse as lost:
-            yield from patience.again(attempt, lost)
-        except ErrorResponse as refused:
-            if refused.status not in (404, 409, 412) or refused.code == "TableNotFound":
+        except NoResponse as no_response:
+            yield from patience.again(attempt, no_response)
+        except ErrorResponse as refusal:
+            if refusal.status not in (404, 409, 412) or refusal.code == "TableNotFound":
                 raise
-            if refused.status == 404:
+            if refusal.status == 404:
                 spent, damaged = [], True  # (who sweeps was faster, or somebody has lost rows of indexes)
-            if refused.status == 409:
+            if refusal.status == 409:
                 yield from _drop_added(table, partition, marks, timeout)
             if marks:
                 yield from patience.again(min(attempt, 3))
@@ -171,8 +173,8 @@ def add(
     if not upkeep.outer.indexes or not patience.doubt:
         return None
     # (Of a send of which the answer was lost.)
-    left = yield from read(GetEntity(table, partition, intent_key(op)), timeout)
-    return None if left is None else CommittedIntent.of(intent_of(left)[0], patience, (), ())
+    left_intent = yield from read(GetEntity(table, partition, intent_key(op)), timeout)
+    return None if left_intent is None else CommittedIntent.of(intent_of(left_intent)[0], patience, (), ())
 
 
 def _drop_added(table: str, partition: str, marks: dict[str, Any], timeout: float) -> Effects[None]:
@@ -189,13 +191,13 @@ class LoadedGroup:
 
     aggregate: AggregateMaintenance
     key: tuple[str, str]
-    found: Entity | None
+    row_read: Entity | None
     hidden: HiddenProperties
     values: ValueCounts
 
     @property
     def state(self) -> State | None:
-        """What it adds up to; None if it is not there.
+        """The state of the group; None if it is not there.
 
         Raises:
             CorruptStore: it cannot be read.
@@ -203,12 +205,12 @@ class LoadedGroup:
         return None if self.hidden.state is None else self.aggregate.aggregate.unpack_signed(self.hidden.state)
 
 
-def _hidden(aggregate: AggregateMaintenance, found: Entity | None) -> HiddenProperties:
-    if found is None:
+def _hidden(aggregate: AggregateMaintenance, entity: Entity | None) -> HiddenProperties:
+    if entity is None:
         return HiddenProperties()
-    key = found[PARTITION], found[ROW]
+    key = entity[PARTITION], entity[ROW]
     try:
-        hidden: HiddenProperties = codec_of(aggregate.model).row(found)[-1]
+        hidden: HiddenProperties = codec_of(aggregate.model).row(entity)[-1]
     except DAMAGE as error:
         raise CorruptStore(f"{aggregate.model.name} {key}: the group cannot be read: {error}") from error
     if hidden.state is None:
@@ -218,21 +220,21 @@ def _hidden(aggregate: AggregateMaintenance, found: Entity | None) -> HiddenProp
     return hidden
 
 
-def unread_group(aggregate: AggregateMaintenance, key: tuple[str, str], found: Entity | None) -> LoadedGroup:
+def unread_group(aggregate: AggregateMaintenance, key: tuple[str, str], entity: Entity | None) -> LoadedGroup:
     """Return a group as if it had no values: it gets all anew; and as if it had no state, if that cannot be read."""
     try:
-        hidden = _hidden(aggregate, found)
+        hidden = _hidden(aggregate, entity)
     except CorruptStore:
-        if found is None or STATE not in found:
+        if entity is None or STATE not in entity:
             raise
         hidden = HiddenProperties()
-    return LoadedGroup(aggregate, key, found, hidden, ValueCounts(key, b""))
+    return LoadedGroup(aggregate, key, entity, hidden, ValueCounts(key, b""))
 
 
 def read_group(
     aggregate: AggregateMaintenance,
     key: tuple[str, str],
-    found: Entity | None,
+    entity: Entity | None,
     deltas: Sequence[Changes] | None,
     timeout: float,
 ) -> Effects[LoadedGroup]:
@@ -241,7 +243,7 @@ def read_group(
     Args:
         aggregate: of the group.
         key: of it.
-        found: its row, as it was read; if pages are not there, it is read again.
+        entity: its row, as it was read; if pages are not there, it is read again.
         deltas: that are to be added; None: anything.
         timeout: seconds after which to give up, if no answer comes.
 
@@ -250,10 +252,10 @@ def read_group(
     """
     attempt = 0
     while True:
-        hidden = _hidden(aggregate, found)
+        hidden = _hidden(aggregate, entity)
         try:
             values = ValueCounts(key, hidden.values)
-            pages = values.pages if deltas is None else values.needed(_counted(aggregate, deltas))
+            pages = values.pages if deltas is None else values.needed(_value_changes(aggregate, deltas))
             # (One by one: threads that wait for this one may have all those that run things side by side.)
             for page, number in pages.items():
                 values.take(number, (yield from read(GetEntity(aggregate.model.table, key[0], page), timeout)))
@@ -262,9 +264,9 @@ def read_group(
                 raise
             yield delay(attempt)
             attempt += 1
-            found = yield from read(GetEntity(aggregate.model.table, *key), timeout)
+            entity = yield from read(GetEntity(aggregate.model.table, *key), timeout)
         else:
-            return LoadedGroup(aggregate, key, found, hidden, values)
+            return LoadedGroup(aggregate, key, entity, hidden, values)
 
 
 def changed(group: LoadedGroup, deltas: Sequence[Changes], room: int, *, anyway: bool = False) -> RowChange | None:
@@ -279,36 +281,36 @@ def changed(group: LoadedGroup, deltas: Sequence[Changes], room: int, *, anyway:
     Raises:
         InvalidEntity: it would have too many values.
     """
-    aggregate, key, found, held = group.aggregate, group.key, group.found, group.hidden
+    aggregate, key, entity, hidden = group.aggregate, group.key, group.row_read, group.hidden
     groups, state = aggregate.aggregate, group.state
-    group.values.add(_counted(aggregate, deltas))
+    group.values.add(_value_changes(aggregate, deltas))
     group.values.settle(room)
     for delta in deltas:
         state = groups.merge(state, delta, group.values.end)
-    after = groups.empty() if state is None else state
+    new_state = groups.empty() if state is None else state
     values = checked(group.values, aggregate.model.name, key, _MOST_VALUES)
-    packed, etag = groups.pack(after), None if found is None else found[ETAG]
-    if found is not None and packed == held.state and values == held.values and not anyway:
+    packed, etag = groups.pack(new_state), None if entity is None else entity[ETAG]
+    if entity is not None and packed == hidden.state and values == hidden.values and not anyway:
         return None
-    if after == groups.empty() and not values and (etag is None or not groups.keeps_empty):
+    if new_state == groups.empty() and not values and (etag is None or not groups.keeps_empty):
         return None if etag is None else RowChange("delete", key[1], {}, etag)
     members, codec = hidden_members(packed, values), codec_of(aggregate.model)
     try:
-        there = after[0] > 0 or (after[0] == 0 and groups.keeps_empty)
-        members |= codec.members(aggregate.row(*key, 0, after)) if there else {HIDDEN_PREFIX: True}
+        is_shown = new_state[0] > 0 or (new_state[0] == 0 and groups.keeps_empty)
+        members |= codec.members(aggregate.row(*key, 0, new_state)) if is_shown else {HIDDEN_PREFIX: True}
     except InvalidEntity as error:  # (its entities are written: it is kept, and shown again when it can be)
         _log.warning("%s; the group is not shown", error)
         members[HIDDEN_PREFIX] = True
     return RowChange("insert", key[1], members) if etag is None else RowChange("replace", key[1], members, etag)
 
 
-def _counted(aggregate: AggregateMaintenance, deltas: Iterable[Changes]) -> Counts:
+def _value_changes(aggregate: AggregateMaintenance, deltas: Iterable[Changes]) -> Counts:
     """Return how much more often deltas have each value, by slot."""
     counts: dict[int, dict[Any, int]] = {}
     for slot, delta in product(aggregate.aggregate.counted_slots, deltas):
         of_slot = counts.setdefault(slot, {})
-        for value, more in delta[slot + 1].items():
-            of_slot[value] = of_slot.get(value, 0) + more
+        for value, count in delta[slot + 1].items():
+            of_slot[value] = of_slot.get(value, 0) + count
     return counts
 
 
@@ -325,8 +327,8 @@ def checked(values: ValueCounts, name: str, key: tuple[str, str], most: int | No
 
 
 def _too_many(name: str, key: tuple[str, str]) -> InvalidEntity:
-    what = "a group has too many different values, whose least and greatest are asked for"
-    return InvalidEntity(f"{name} {key}", [f"{what}: use min_ever or max_ever, or group by a shard, too"])
+    fault = "a group has too many different values, whose least and greatest are asked for"
+    return InvalidEntity(f"{name} {key}", [f"{fault}: use min_ever or max_ever, or group by a shard, too"])
 
 
 def check_room(
@@ -337,36 +339,43 @@ def check_room(
     Raises:
         InvalidEntity: one has none.
     """
-    for one in intent.deltas:
-        aggregate = aggregates.get(one.label)
-        if aggregate is None or (aggregate.model.table, one.partition, one.row) not in outbox.full:
+    for delta_of_intent in intent.deltas:
+        aggregate = aggregates.get(delta_of_intent.label)
+        if (
+            aggregate is None
+            or (aggregate.model.table, delta_of_intent.partition, delta_of_intent.row) not in outbox.full
+        ):
             continue
-        delta = aggregate.aggregate.unpack_delta(one.packed)
-        if not any(more > 0 for slot in aggregate.aggregate.counted_slots for more in delta[slot + 1].values()):
+        delta = aggregate.aggregate.unpack_delta(delta_of_intent.packed)
+        if not any(count > 0 for slot in aggregate.aggregate.counted_slots for count in delta[slot + 1].values()):
             continue
-        found = yield from read(GetEntity(aggregate.model.table, one.partition, one.row), timeout)
-        if found is None or len(codec_of(aggregate.model).row(found)[-1].values) <= _VALUES:
-            outbox.full.discard((aggregate.model.table, one.partition, one.row))
+        entity = yield from read(
+            GetEntity(aggregate.model.table, delta_of_intent.partition, delta_of_intent.row), timeout
+        )
+        if entity is None or len(codec_of(aggregate.model).row(entity)[-1].values) <= _VALUES:
+            outbox.full.discard((aggregate.model.table, delta_of_intent.partition, delta_of_intent.row))
         else:
-            raise _too_many(aggregate.model.name, (one.partition, one.row))
+            raise _too_many(aggregate.model.name, (delta_of_intent.partition, delta_of_intent.row))
 
 
-def _index_changes(duties: Maintenance, before: Row | None, after: Row | None, *, whole: bool) -> list[RowChange]:
+def _index_changes(
+    duties: Maintenance, before: Row | None, after: Row | None, *, with_unchanged: bool
+) -> list[RowChange]:
     """Return the changes of the rows that indexes have of a group in its partition; whole: also of those that stay."""
     changes = ChangeSet()
-    if before is not None and after is not None and not whole:
+    if before is not None and after is not None and not with_unchanged:
         changes.changed(duties, [(before[:-1], after[:-1])])
     else:
         changes.removed(duties, [] if before is None else [before[:-1]])
         changes.added(duties, [] if after is None else [after[:-1]])
-    made: dict[str, RowChange] = {}
+    row_changes: dict[str, RowChange] = {}
     for index, rows in changes.indexes.items():
-        gone = [local_key(index, row) for row in rows.deletes]
-        made |= {key: RowChange("delete", key, {}, "*") for key in gone}
+        deleted_keys = [local_key(index, row) for row in rows.deletes]
+        row_changes |= {key: RowChange("delete", key, {}, "*") for key in deleted_keys}
         for row in (*rows.puts, *rows.rewrites):
             key = local_key(index, row)
-            made[key] = RowChange("upsert", key, {BASE_ROW: row[3], **included(index, row)})
-    return list(made.values())
+            row_changes[key] = RowChange("upsert", key, {BASE_ROW: row[3], **included(index, row)})
+    return list(row_changes.values())
 
 
 def correction(group: LoadedGroup, live: Changes) -> Changes:
@@ -378,8 +387,9 @@ def correction(group: LoadedGroup, live: Changes) -> Changes:
     aggregate = group.aggregate.aggregate
     delta, counts = aggregate.correction(live, group.state), group.values.counts()
     for slot in aggregate.counted_slots:
-        wanted, stored = live[slot + 1], counts.get(slot, {})
+        live_counts, stored_counts = live[slot + 1], counts.get(slot, {})
         delta[slot + 1] = {
-            value: wanted.get(value, 0) - stored.get(value, 0) for value in dict.fromkeys([*wanted, *stored])
+            value: live_counts.get(value, 0) - stored_counts.get(value, 0)
+            for value in dict.fromkeys([*live_counts, *stored_counts])
         }
     return delta

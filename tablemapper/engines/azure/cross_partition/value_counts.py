@@ -1,4 +1,4 @@
-"""How often each value of a group is there whose least and greatest it shows: in its row while they are few, else in pages.
+"""Value counts of a group that shows the least and the greatest: in its row while they are few, else in pages.
 
 The row of a group holds what has changed of its values, and a directory of pages; at first there are none, and what has
 changed is all. When that is much, it goes to the pages of the values: rows beside the group, each with a range of them.
@@ -51,7 +51,7 @@ _Row = tuple[list[ValuePage], list[tuple[int, Any, int]]]
 
 
 class ValueCounts:
-    """How often each value of a group is there, by slot.
+    """Value counts of a group, by slot.
 
     Args:
         key: of the group.
@@ -64,19 +64,19 @@ class ValueCounts:
     def __init__(self, key: tuple[str, str], packed: bytes) -> None:
         self._key = key
         self._pages: dict[int, list[ValuePage]] = {}
-        self._changed: dict[int, dict[Any, int]] = {}
-        self._read: dict[int, dict[Any, int]] = {}
-        self._written: dict[int, list[Any]] = {}
-        self._held = len(packed)
+        self._pending: dict[int, dict[Any, int]] = {}
+        self._loaded: dict[int, dict[Any, int]] = {}
+        self._values_of_pages: dict[int, list[Any]] = {}
+        self._packed_size = len(packed)
         if packed:
             try:
-                pages, changed = msgspec.msgpack.decode(packed, type=_Row)
+                pages, changed_counts = msgspec.msgpack.decode(packed, type=_Row)
             except msgspec.MsgspecError as error:
                 raise CorruptStore(f"{key}: the values of a group cannot be read: {error}") from error
             for page in pages:
                 self._pages.setdefault(page.slot, []).append(page)
-            for slot, value, count in changed:
-                self._changed.setdefault(slot, {})[value] = count
+            for slot, value, count in changed_counts:
+                self._pending.setdefault(slot, {})[value] = count
 
     # -- pages
 
@@ -88,17 +88,17 @@ class ValueCounts:
     def _keyed(self, numbers: Iterable[int]) -> dict[str, int]:
         return {page_key(number, self._key[1]): number for number in numbers}
 
-    def needed(self, more: Counts) -> dict[str, int]:
+    def needed(self, changes: Counts) -> dict[str, int]:
         """Return the row keys of the pages that have to be read before changes are added, each with its number."""
         numbers = {
             page.number
-            for slot, of_slot in more.items()
+            for slot, of_slot in changes.items()
             for value, count in of_slot.items()
             if (page := self._page(slot, value)) is not None and self._matters(page, value, count)
         }
-        if self._held > self._room:
+        if self._packed_size > self._room:
             numbers |= {page.number for page in self._fullest()}
-        return self._keyed(sorted(numbers - self._read.keys()))
+        return self._keyed(sorted(numbers - self._loaded.keys()))
 
     def take(self, number: int, page: Members | None) -> None:
         """Add a page that was read.
@@ -110,7 +110,7 @@ class ValueCounts:
         if page is None:
             raise StalePages(f"{self._key}: a page of the values of a group is not there; call store.repair()")
         try:
-            self._read[number] = dict(msgspec.msgpack.decode(values_in(page), type=list[tuple[Any, int]]))
+            self._loaded[number] = dict(msgspec.msgpack.decode(values_in(page), type=list[tuple[Any, int]]))
         except msgspec.MsgspecError as error:
             raise CorruptStore(f"{self._key}: the values of a group cannot be read: {error}") from error
 
@@ -118,11 +118,11 @@ class ValueCounts:
         pages = self._pages.get(slot)
         return pages[max(bisect_right(pages, value, key=_first) - 1, 0)] if pages else None
 
-    def _matters(self, page: ValuePage, value: Any, more: int) -> bool:
+    def _matters(self, page: ValuePage, value: Any, change: int) -> bool:
         """Return whether nobody knows the ends of a range after a change without its page."""
-        if not more or (page.least is not None and page.least < value < page.greatest):
+        if not change or (page.least is not None and page.least < value < page.greatest):
             return False
-        return more < 0 or page.below or self._changed.get(page.slot, {}).get(value, 0) < 0
+        return change < 0 or page.below or self._pending.get(page.slot, {}).get(value, 0) < 0
 
     @property
     def _room(self) -> int:
@@ -131,30 +131,30 @@ class ValueCounts:
     def _fullest(self) -> list[ValuePage]:
         """Return the pages for which the most has changed."""
         counts: dict[int, int] = {}
-        found: dict[int, ValuePage] = {}
-        for slot, of_slot in self._changed.items():
+        pages: dict[int, ValuePage] = {}
+        for slot, of_slot in self._pending.items():
             for value in of_slot:
                 if (page := self._page(slot, value)) is not None:
-                    found[page.number] = page
+                    pages[page.number] = page
                     counts[page.number] = counts.get(page.number, 0) + 1
-        return [found[number] for number in sorted(counts, key=lambda one: (-counts[one], one))[:_MOST]]
+        return [pages[number] for number in sorted(counts, key=lambda number: (-counts[number], number))[:_MOST]]
 
     # -- values
 
-    def add(self, more: Counts) -> None:
+    def add(self, counts: Counts) -> None:
         """Add changes; the pages that are `needed` for them were read."""
-        for slot, of_slot in more.items():
-            changed = self._changed.setdefault(slot, {})
+        for slot, of_slot in counts.items():
+            changed_counts = self._pending.setdefault(slot, {})
             seen: dict[int, ValuePage] = {}
             for value, count in of_slot.items():
                 page = self._page(slot, value)
-                if after := changed.get(value, 0) + count:
-                    changed[value] = after
+                if count_after := changed_counts.get(value, 0) + count:
+                    changed_counts[value] = count_after
                 else:
-                    changed.pop(value, None)
+                    changed_counts.pop(value, None)
                 if page is None or not count:
                     continue
-                if page.number in self._read:
+                if page.number in self._loaded:
                     seen[page.number] = page
                 elif count > 0:
                     page.least = value if page.least is None else min(page.least, value)
@@ -164,13 +164,13 @@ class ValueCounts:
 
     def _changed_in(self, page: ValuePage) -> dict[Any, int]:
         """Return what has changed of the values of a range, and is not in its page."""
-        changed = self._changed.get(page.slot, {})
-        return {value: count for value, count in changed.items() if self._page(page.slot, value) is page}
+        changed_counts = self._pending.get(page.slot, {})
+        return {value: count for value, count in changed_counts.items() if self._page(page.slot, value) is page}
 
-    def _merged(self, page: ValuePage, changed: Mapping[Any, int] | None = None) -> dict[Any, int]:
+    def _merged(self, page: ValuePage, counts: Mapping[Any, int] | None = None) -> dict[Any, int]:
         """Return how often each value of a range is there, of a page that was read; ``changed``: in it, where that is known."""
-        values = dict(self._read[page.number])
-        for value, count in (self._changed_in(page) if changed is None else changed).items():
+        values = dict(self._loaded[page.number])
+        for value, count in (self._changed_in(page) if counts is None else counts).items():
             values[value] = values.get(value, 0) + count
         return {value: count for value, count in values.items() if count}
 
@@ -179,16 +179,16 @@ class ValueCounts:
         if pages := self._pages.get(slot):
             ends = [page.least if end == "min" else page.greatest for page in pages if page.least is not None]
         else:
-            ends = [value for value, count in self._changed.get(slot, {}).items() if count > 0]
+            ends = [value for value, count in self._pending.get(slot, {}).items() if count > 0]
         return (min if end == "min" else max)(ends, default=None)
 
     def counts(self) -> dict[int, dict[Any, int]]:
         """Return how often each value is there; all pages were read."""
         counts: dict[int, dict[Any, int]] = {}
-        for slot in {**self._pages, **self._changed}:
+        for slot in {**self._pages, **self._pending}:
             pages = self._pages.get(slot, ())
-            merged = [self._merged(page) for page in pages] if pages else [self._changed[slot]]
-            counts[slot] = {value: count for one in merged for value, count in one.items()}
+            merged = [self._merged(page) for page in pages] if pages else [self._pending[slot]]
+            counts[slot] = {value: count for page_counts in merged for value, count in page_counts.items()}
         return counts
 
     # -- written
@@ -200,43 +200,45 @@ class ValueCounts:
             room: how many rows the transaction can still take.
         """
         much = len(self.packed()) > self._room
-        read = [page for of_slot in self._pages.values() for page in of_slot if page.number in self._read]
+        pages_read = [page for of_slot in self._pages.values() for page in of_slot if page.number in self._loaded]
         changes = [
-            (page, changed, self._merged(page, changed)) for page in read for changed in [self._changed_in(page)]
+            (page, changed_counts, self._merged(page, changed_counts))
+            for page in pages_read
+            for changed_counts in [self._changed_in(page)]
         ]
         # (Those that hold nothing come first, then those for which the most has changed.)
-        changes.sort(key=lambda one: (bool(one[2]), -len(one[1]), one[0].number))
-        for slot, changed in self._changed.items():
-            if much and slot not in self._pages and changed:
-                chunks = _chunks(changed, room)
+        changes.sort(key=lambda entry: (bool(entry[2]), -len(entry[1]), entry[0].number))
+        for slot, changed_counts in self._pending.items():
+            if much and slot not in self._pages and changed_counts:
+                chunks = _chunks(changed_counts, room)
                 if len(chunks) <= room:
                     room -= len(chunks)
                     self._pages[slot] = [self._new_page(slot, chunk) for chunk in chunks]
-                    self._changed[slot] = {}
+                    self._pending[slot] = {}
         replaced: dict[int, list[ValuePage]] = {}
-        for page, changed, values in changes:
+        for page, changed_counts, values in changes:
             if (values and not much) or not room:
                 continue
             chunks = _chunks(values, room)
             if len(chunks) <= room:
                 room -= max(len(chunks), 1)
-                replaced[page.number] = self._replaced(page, changed, chunks)
+                replaced[page.number] = self._replaced(page, changed_counts, chunks)
         for slot, pages in self._pages.items():
-            self._pages[slot] = [one for page in pages for one in replaced.get(page.number, [page])]
+            self._pages[slot] = [successor for page in pages for successor in replaced.get(page.number, [page])]
         self._pages = {slot: pages for slot, pages in self._pages.items() if pages}
 
     def _replaced(
-        self, page: ValuePage, changed: Iterable[Any], chunks: Sequence[Mapping[Any, int]]
+        self, page: ValuePage, changed_values: Iterable[Any], chunks: Sequence[Mapping[Any, int]]
     ) -> list[ValuePage]:
         """Return the pages that take the place of one, with what has changed of its values."""
-        for value in changed:
-            del self._changed[page.slot][value]
+        for value in changed_values:
+            del self._pending[page.slot][value]
         if not chunks:
-            self._written[page.number] = []
+            self._values_of_pages[page.number] = []
             return []
-        first, *others = chunks
+        first, *further_chunks = chunks
         self._write(page, first)
-        return [page, *[self._new_page(page.slot, chunk) for chunk in others]]
+        return [page, *[self._new_page(page.slot, chunk) for chunk in further_chunks]]
 
     def _new_page(self, slot: int, values: Mapping[Any, int]) -> ValuePage:
         # (No number comes again: a late request to delete a page, which was made anew, has another one.)
@@ -245,16 +247,16 @@ class ValueCounts:
         return page
 
     def _write(self, page: ValuePage, values: Mapping[Any, int]) -> None:
-        self._read[page.number] = dict(values)
-        self._written[page.number] = list(values.items())
+        self._loaded[page.number] = dict(values)
+        self._values_of_pages[page.number] = list(values.items())
         page.below = any(count < 0 for count in values.values())
         _set_ends(page, values)
 
     def packed(self) -> bytes:
         """Return what the row of the group holds."""
         pages = [page for of_slot in self._pages.values() for page in of_slot]
-        changed = [(slot, *one) for slot, of_slot in sorted(self._changed.items()) for one in of_slot.items()]
-        return msgspec.msgpack.encode((pages, changed)) if pages or changed else b""
+        changed_counts = [(slot, *pair) for slot, of_slot in sorted(self._pending.items()) for pair in of_slot.items()]
+        return msgspec.msgpack.encode((pages, changed_counts)) if pages or changed_counts else b""
 
     def changes(self) -> list[RowChange]:
         """Return the changes of pages, for the transaction that writes the row of the group."""
@@ -262,7 +264,7 @@ class ValueCounts:
             RowChange("upsert", key, {BASE_ROW: self._key[1], **value_members(msgspec.msgpack.encode(values))})
             if values
             else RowChange("delete", key, {}, "*")
-            for number, values in self._written.items()
+            for number, values in self._values_of_pages.items()
             for key in (page_key(number, self._key[1]),)
         ]
 
@@ -282,7 +284,7 @@ def _chunks(values: Mapping[Any, int], room: int) -> list[dict[Any, int]]:
     Where there is no room for as many, parts are larger: else a page with many changes would wait for ever, and get more.
     """
     ordered = sorted(values.items())
-    sizes = [len(msgspec.msgpack.encode(one)) for one in ordered]
+    sizes = [len(msgspec.msgpack.encode(pair)) for pair in ordered]
     most = _PAGE if sum(sizes) <= _PAGE else _PAGE // 2
     while len(chunks := _parted(ordered, sizes, most)) > room and most < _LARGEST * _PAGE:
         most *= 2

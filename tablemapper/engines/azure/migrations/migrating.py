@@ -1,7 +1,7 @@
 """Migrations of an account: those that rename or drop change its catalogue, and programs of the former version go on.
 
 Those that copy entities are in `table_swap`.
-What is dropped goes when the migration is contracted: first the former versions end, then nobody adds anything to it, then its
+What is dropped goes when the migration is contracted. First the former versions end, then nobody adds anything to it, then its
 rows are deleted, and last it leaves the catalogue. Before its rows are deleted, every process knows; each step can be done again.
 """
 
@@ -67,7 +67,7 @@ class AzureMigrations:
         self._table = catalogue
         self._times = times
         self.look()
-        driver.names = lambda: names_of(self._held.value)
+        driver.names = lambda: names_of(self._catalogue.value)
 
     @classmethod
     def open(
@@ -106,25 +106,25 @@ class AzureMigrations:
 
     def look(self) -> None:
         """Read the catalogue as it is now."""
-        self._held = self._read()
+        self._catalogue = self._read()
 
     def _read(self) -> StoredCatalogue:
-        held = self.run(read_catalogue(self._table, self.timeout))
-        if held is None:
+        catalogue = self.run(read_catalogue(self._table, self.timeout))
+        if catalogue is None:
             raise NotAStore(f"there is no store in this account, as it has no catalogue {self._table}")
-        return held
+        return catalogue
 
     def forms(self) -> Forms:
         """Return the forms of the classes of the store."""
-        return self._held.value.models
+        return self._catalogue.value.models
 
     def history(self) -> History:
         """Return the migrations that were started, in that order."""
-        return self._held.value.history
+        return self._catalogue.value.history
 
     def dropped(self, new: Mapping[str, Iterable[Model]]) -> frozenset[str]:
         """Return the labels of what migrations drop, and of other definitions of the same names that are older than they."""
-        return dropped_labels(self._held.value, new)
+        return dropped_labels(self._catalogue.value, new)
 
     def count(self, name: str) -> int:
         """Return the number of entities of a class."""
@@ -132,18 +132,18 @@ class AzureMigrations:
         for model in classes.models:
             if model.name == name:
                 rows = rows_of(self, model.table, visible())
-                return sum(classes.is_of(model, one) for one in rows)
+                return sum(classes.is_of(model, entity) for entity in rows)
         raise StaleScript  # (it was there, when the caller looked)
 
     def under_way(self) -> str | None:
         """Return the id of the migration that copies, or has begun to."""
-        running = self._held.value.history.running
+        running = self._catalogue.value.history.running
         return None if running is None else running.id
 
     def begin(self, transition: Transition) -> TableReplacement:
         """Start a migration that copies, from the beginning."""
-        times = self._held.head.times(self._times)
-        run = AzureReplacement(transition, self._held, self._table, self._name, times, self.timeout, self._driver)
+        times = self._catalogue.head.times(self._times)
+        run = AzureReplacement(transition, self._catalogue, self._table, self._name, times, self.timeout, self._driver)
         try:
             run.begin()
         except BaseException:
@@ -153,7 +153,7 @@ class AzureMigrations:
 
     def discard(self, name: str) -> None:
         """Abandon a migration that is under way, and delete the tables that it copied to."""
-        running = self._held.value.history.running
+        running = self._catalogue.value.history.running
         if running is not None and running.id == name:
             self.run(abandoned(self._table, running.kept, self.timeout))
         self.look()
@@ -169,10 +169,10 @@ class AzureMigrations:
     def take_over(self, schema: Schema) -> bool:
         """Add to the catalogue what classes declare, as opening them does; return whether anything was added."""
         check_models(schema, self._table)
-        before = self._held.head.generation
+        generation = self._catalogue.head.generation
         self.run(open_catalogue(self._table, schema, self.timeout, self._times))
         self.look()
-        return self._held.head.generation != before
+        return self._catalogue.head.generation != generation
 
     def _change(
         self,
@@ -185,14 +185,14 @@ class AzureMigrations:
         Raises:
             Outdated: it is another one by now.
         """
-        seen, draft, made = self._held.head.generation, self._draft(), self._held.value
+        seen, draft, value = self._catalogue.head.generation, self._draft(), self._catalogue.value
 
-        def change(held: StoredCatalogue) -> Catalogue | None:
-            nonlocal made
-            if held.head.generation == seen:
-                made = transition(draft, held.value, *args, **kwargs)
-                return made
-            if (held.value.history, held.value.versions) != (made.history, made.versions):
+        def change(catalogue: StoredCatalogue) -> Catalogue | None:
+            nonlocal value
+            if catalogue.head.generation == seen:
+                value = transition(draft, catalogue.value, *args, **kwargs)
+                return value
+            if (catalogue.value.history, catalogue.value.versions) != (value.history, value.versions):
                 raise StaleScript
             return None
 
@@ -208,69 +208,79 @@ class AzureMigrations:
     def contract(self, id: str, batches: Batches) -> bool:
         """End the versions before a migration, and delete what it drops; return False if another run undoes that."""
         draft = self._draft()
-        self._publish(lambda held: held.value if is_undone(held.value, id) else retired(draft, held.value, id))
-        if is_undone(self._held.value, id):
+        self._publish(
+            lambda catalogue: catalogue.value if is_undone(catalogue.value, id) else retired(draft, catalogue.value, id)
+        )
+        if is_undone(self._catalogue.value, id):
             return False
         entry = self.history().current(id)
         assert entry is not None
         if entry.drops:
-            ended = dropped_classes(self._held.value, id)
-            labels, late = _parts(entry.drops, ended, self.forms())
+            ended_classes = dropped_classes(self._catalogue.value, id)
+            labels, late = _parts(entry.drops, ended_classes, self.forms())
             self._publish(partial(_disabled, labels))
-            self._erase(labels, ended)
+            self._erase(labels, ended_classes)
         else:
             late = set()
-        self._delete_kept(lambda one: one.id == id and one.undone is None)
-        before, draft = self._classes(), self._draft(entry.kept)
-        self._publish(lambda held: held.value if is_undone(held.value, id) else contracted(draft, held.value, id, ()))
+        self._delete_kept(lambda entry_of_run: entry_of_run.id == id and entry_of_run.undone is None)
+        classes_before, draft = self._classes(), self._draft(entry.kept)
+        self._publish(
+            lambda catalogue: (
+                catalogue.value if is_undone(catalogue.value, id) else contracted(draft, catalogue.value, id, ())
+            )
+        )
         if late:
-            self._erase(late, (), before)
+            self._erase(late, (), classes_before)
         return True
 
     def drop_former(self) -> None:
         """Delete the tables of migrations that were undone; a store of an account has no former definitions."""
-        if undone := self._delete_kept(lambda one: one.undone is not None):
+        if undone := self._delete_kept(lambda applied: applied.undone is not None):
 
-            def without(held: StoredCatalogue) -> Catalogue:
-                history = held.value.history
-                return attrs.evolve(held.value, history=history.without(*[one for one in history if one in undone]))
+            def without(catalogue: StoredCatalogue) -> Catalogue:
+                history = catalogue.value.history
+                return attrs.evolve(
+                    catalogue.value, history=history.without(*[applied for applied in history if applied in undone])
+                )
 
             self._publish(without)
 
     def _delete_kept(self, of: Callable[[AppliedSpec], bool]) -> list[AppliedSpec]:
         """Delete the tables that some migrations keep, once every program knows of these; return those that kept some."""
-        if any(one.kept for one in self.history() if of(one)):
-            self._wait(self._held.head.times(self._times).settled)
+        if any(applied.kept for applied in self.history() if of(applied)):
+            self._wait(self._catalogue.head.times(self._times).settled)
             self.look()  # (another run may have done it meanwhile, and a table may have its name again)
-        found = [one for one in self.history() if of(one) and one.kept]
-        self.run(deleted_tables([name for one in found for name in one.kept], self.timeout))
-        return found
+        applied_keeping = [applied for applied in self.history() if of(applied) and applied.kept]
+        self.run(deleted_tables([name for applied in applied_keeping for name in applied.kept], self.timeout))
+        return applied_keeping
 
     def _publish(self, change: Callable[[StoredCatalogue], Catalogue]) -> None:
         """Publish what a function makes of the catalogue; of its own result it makes the same."""
 
-        def after(held: StoredCatalogue) -> Catalogue | None:
-            value = change(held)
-            return None if value == held.value else value
+        def value_after(catalogue: StoredCatalogue) -> Catalogue | None:
+            value = change(catalogue)
+            return None if value == catalogue.value else value
 
-        self.run(changed(self._table, self.timeout, after))
+        self.run(changed(self._table, self.timeout, value_after))
         self.look()
 
     def _wait(self, seconds: float) -> None:
         """Wait until the catalogue has been for some time as it was looked at: then every process knows of it."""
-        since = int(Stamp(self._held.head.etag))
+        since = int(Stamp(self._catalogue.head.etag))
         while self.run(waited(self._table, since, seconds, self.timeout)):
             pass
 
-    def _erase(self, labels: Collection[str], ended: Collection[str], before: OpenClasses | None = None) -> None:
+    def _erase(
+        self, labels: Collection[str], ended_classes: Collection[str], before: OpenClasses | None = None
+    ) -> None:
         """Delete the rows of indexes and of classes, and take all out of groups, once nobody writes them any more.
 
         Args:
             labels: of indexes and aggregates.
-            ended: the classes, and aggregates that nobody reads.
+            ended_classes: the classes, and aggregates that nobody reads.
             before: the classes that have them; None: as they are now.
         """
-        outbox = Outbox(self._table, self._held.head.times(self._times))
+        outbox = Outbox(self._table, self._catalogue.head.times(self._times))
         times = outbox.times
         self._wait(max(times.settled, times.lease + times.deadline))
         classes = self._classes()
@@ -280,11 +290,15 @@ class AzureMigrations:
         )
         works, classes = list[Callable[[GroupWriter], Effects[None]]](), before or classes
         for model in classes.models:
-            if model.name in ended:
-                beside = {name for name, form in self.forms().items() if form.table == model.table}
-                works.append(partial(GroupWriter.erased, model=model, alone=beside <= set(ended)))
+            if model.name in ended_classes:
+                names_in_table = {name for name, form in self.forms().items() if form.table == model.table}
+                works.append(partial(GroupWriter.erased, model=model, alone=names_in_table <= set(ended_classes)))
             else:
-                parts = [part for part in parts_of(classes.maintained(model)) if label_of(part) in {*labels} - {*ended}]
+                parts = [
+                    part
+                    for part in parts_of(classes.maintained(model))
+                    if label_of(part) in {*labels} - {*ended_classes}
+                ]
                 works += [partial(GroupWriter.emptied, part=part) for part in parts]
         for work in works:
             self._until_done(classes, outbox, work)
@@ -299,29 +313,29 @@ class AzureMigrations:
 
     def _classes(self) -> OpenClasses:
         """Return all classes of the store, with those that end."""
-        held = self._read()
-        undeclared = {label for label, state in held.value.states.items() if not state.declared}
-        schema = stored_schema(held.value.models, undeclared)
-        return OpenClasses(schema, attrs.evolve(held, value=attrs.evolve(held.value, versions=Versions())))
+        catalogue = self._read()
+        undeclared = {label for label, state in catalogue.value.states.items() if not state.declared}
+        schema = stored_schema(catalogue.value.models, undeclared)
+        return OpenClasses(schema, attrs.evolve(catalogue, value=attrs.evolve(catalogue.value, versions=Versions())))
 
 
-def _parts(drops: Iterable[str], ended: Collection[str], forms: Forms) -> tuple[set[str], set[str]]:
+def _parts(drops: Iterable[str], ended_classes: Collection[str], forms: Forms) -> tuple[set[str], set[str]]:
     """Return what is dropped of classes that stay: what is disabled before that, and the indexes on groups that stay.
 
     Such an index is maintained with its groups, as long as the catalogue has it.
     """
-    classes = {name for name in ended if forms[name].source is None}
+    classes = {name for name in ended_classes if forms[name].source is None}
     labels, on_groups = set[str](), set[str]()
     for owner, index in map(Label.of, drops):
         source = None if owner not in forms else forms[owner].source
-        if owner in forms and not {owner, source} & classes and not (index and owner in ended):
+        if owner in forms and not {owner, source} & classes and not (index and owner in ended_classes):
             (on_groups if index and source is not None else labels).add(str(Label(owner, index)))
     return labels, on_groups
 
 
-def _disabled(labels: Collection[str], held: StoredCatalogue) -> Catalogue:
+def _disabled(labels: Collection[str], catalogue: StoredCatalogue) -> Catalogue:
     """Return the catalogue in which nobody adds anything to some indexes and aggregates."""
-    value, number = held.value, held.head.generation + 1
+    value, number = catalogue.value, catalogue.head.generation + 1
     off = {label for label in labels if label in value.states and value.states[label].state != "disabled"}
     states = {label: replace(value.states[label], state="disabled", since=0, number=number) for label in off}
     return attrs.evolve(without_jobs(ActionPlan(0, tuple), value, off), states=value.states | states) if off else value

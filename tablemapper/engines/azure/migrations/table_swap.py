@@ -55,7 +55,7 @@ class AzureReplacement:
     source: AzureEngine = attrs.field(init=False)
     target: AzureEngine = attrs.field(init=False)
     _token: str = attrs.field(factory=lambda: secrets.token_hex(4))
-    _opened: list[AzureEngine] = attrs.field(factory=list)
+    _engines: list[AzureEngine] = attrs.field(factory=list)
     _entry: AppliedSpec | None = None
     """In the history, once it has begun; that of an undoing is there until it switches."""
     _frozen: int | None = None
@@ -70,13 +70,13 @@ class AzureReplacement:
             StoreLocked: the store is frozen.
         """
         check_models(self.transition.new, self.table)
-        before = self.held.value.history.running
-        if before is None:
+        run_before = self.held.value.history.running
+        if run_before is None:
             check_thawed(self.held.value)
-        elif before.id != self.transition.name or self.run(self._goes_on()):
+        elif run_before.id != self.transition.name or self.run(self._goes_on()):
             raise StaleScript
         prefix = self.held.head.prefix
-        names = {one: self._fresh(prefix + one) for one in tables_of(self.transition.new)}
+        names = {public: self._fresh(prefix + public) for public in tables_of(self.transition.new)}
         started = self.run(server_time(self.table, self.timeout))
         entry = AppliedSpec(
             self.transition.name,
@@ -86,19 +86,19 @@ class AzureReplacement:
             kept=[self._catalogue, *names.values()],
         )
 
-        def announced(held: StoredCatalogue) -> Catalogue | None:
-            history = held.value.history
-            if self._is_mine(held):
+        def announced(catalogue: StoredCatalogue) -> Catalogue | None:
+            history = catalogue.value.history
+            if self._is_mine(catalogue):
                 return None
-            if history != self.held.value.history or self._models(held.value) != self._models(self.held.value):
+            if history != self.held.value.history or self._models(catalogue.value) != self._models(self.held.value):
                 raise StaleScript
-            return attrs.evolve(held.value, history=history.without(history.running).and_(entry))
+            return attrs.evolve(catalogue.value, history=history.without(history.running).and_(entry))
 
         self._entry = entry
         self.run(changed(self.table, self.timeout, announced))
-        if before is not None:
-            self.run(deleted_tables(before.kept, self.timeout))
-        self.run(self._said())
+        if run_before is not None:
+            self.run(deleted_tables(run_before.kept, self.timeout))
+        self.run(self._say_alive())
         self.source = self._engine(self.table, self.transition.old, self.held, read_only=True)
         new = self.run(
             open_catalogue(
@@ -118,7 +118,7 @@ class AzureReplacement:
     def _engine(self, catalogue: str, schema: Schema, published: StoredCatalogue, *, read_only: bool) -> AzureEngine:
         driver, classes = self.driver.beside(), OpenClasses(schema, published)
         engine = AzureEngine(driver, self.name, classes, catalogue, self.timeout, self.times, read_only=read_only)
-        self._opened.append(engine)
+        self._engines.append(engine)
         return engine
 
     @property
@@ -128,50 +128,50 @@ class AzureReplacement:
     def _fresh(self, name: str) -> str:
         return fresh_table(name, self._token)
 
-    def _is_mine(self, held: StoredCatalogue) -> bool:
-        running = held.value.history.running
+    def _is_mine(self, catalogue: StoredCatalogue) -> bool:
+        running = catalogue.value.history.running
         return running is not None and self._entry is not None and running.kept == self._entry.kept
 
     # -- which run goes on
 
     def _goes_on(self) -> Effects[bool]:
         """Return whether another run of the migration said a short time ago that it goes on; then wait a second."""
-        found: Entity | None = yield from read(GetEntity(self.table, _RUNS, self.transition.id), self.timeout)
-        if found is None:
+        run: Entity | None = yield from read(GetEntity(self.table, _RUNS, self.transition.id), self.timeout)
+        if run is None:
             return False
-        return (yield from waited(self.table, int(Stamp(found[ETAG])), self.times.lease, self.timeout))
+        return (yield from waited(self.table, int(Stamp(run[ETAG])), self.times.lease, self.timeout))
 
-    def _said(self) -> Effects[None]:
+    def _say_alive(self) -> Effects[None]:
         kind = "upsert" if self._etag is None else "replace"
         change = RowChange(kind, self.transition.id, {"run": self._token}, self._etag)  # type: ignore[arg-type]
         try:
             (self._etag,) = yield from read(GroupTransaction(self.table, _RUNS, (change,)), self.timeout)
-        except ErrorResponse as refused:
-            if refused.status not in (404, 412):
+        except ErrorResponse as refusal:
+            if refusal.status not in (404, 412):
                 raise
-            found: Entity | None = yield from read(GetEntity(self.table, _RUNS, self.transition.id), self.timeout)
-            if found is None or found.get("run") != self._token:  # (else the answer to the first attempt was lost)
+            run: Entity | None = yield from read(GetEntity(self.table, _RUNS, self.transition.id), self.timeout)
+            if run is None or run.get("run") != self._token:  # (else the answer to the first attempt was lost)
                 raise StaleScript from None
-            self._etag = found[ETAG]
+            self._etag = run[ETAG]
         self._beat = yield from clock()
 
     def alive(self) -> None:
         """Let other runs know from time to time that this one goes on."""
         if self.run(clock()) - self._beat > _BEAT:
-            self.run(self._said())
+            self.run(self._say_alive())
 
     # -- the switch
 
     def freeze(self) -> None:
         """Let no program change entities any more, and wait until each one knows."""
 
-        def frozen(held: StoredCatalogue) -> Catalogue | None:
-            if not self._is_mine(held):
+        def frozen(catalogue: StoredCatalogue) -> Catalogue | None:
+            if not self._is_mine(catalogue):
                 raise StaleScript
-            return None if held.value.frozen is not None else attrs.evolve(held.value, frozen=0)
+            return None if catalogue.value.frozen is not None else attrs.evolve(catalogue.value, frozen=0)
 
-        held = self.run(changed(self.table, self.timeout, frozen))
-        self._frozen = since = held.value.frozen
+        catalogue = self.run(changed(self.table, self.timeout, frozen))
+        self._frozen = since = catalogue.value.frozen
         assert since is not None
         while self.run(waited(self.table, since, self.times.settled, self.timeout)):
             self.alive()
@@ -184,29 +184,32 @@ class AzureReplacement:
         if new is None:
             raise StaleScript
         transition = attrs.evolve(self.transition, links=(), writes=False)  # (no version goes on beside the new one)
-        now, staged = self.run(server_time(self.table, self.timeout)), StagedCatalogue(transition.name, new.value)
+        server_now, staged = (
+            self.run(server_time(self.table, self.timeout)),
+            StagedCatalogue(transition.name, new.value),
+        )
 
-        def after(held: StoredCatalogue) -> Catalogue | None:
-            value = held.value
-            if self._has_switched(value) or (self._is_mine(held) and value.frozen != self._frozen):
+        def value_after(catalogue: StoredCatalogue) -> Catalogue | None:
+            value = catalogue.value
+            if self._has_switched(value) or (self._is_mine(catalogue) and value.frozen != self._frozen):
                 return None
-            if not self._is_mine(held) or self._models(value) != self._models(self.held.value):
+            if not self._is_mine(catalogue) or self._models(value) != self._models(self.held.value):
                 raise StaleScript
-            history, running, done = value.history, value.history.running, value.history.current(transition.id)
-            if transition.back and done is not None:
-                history = history.without(running).with_(done, kept=[*done.kept, self._catalogue])
+            history, running, applied = value.history, value.history.running, value.history.current(transition.id)
+            if transition.back and applied is not None:
+                history = history.without(running).with_(applied, kept=[*applied.kept, self._catalogue])
             else:
                 history = history.with_(running, kept=[self._catalogue])
-            draft = ActionPlan(now, lambda: self._physical(value), renames=False)
+            draft = ActionPlan(server_now, lambda: self._physical(value), renames=False)
             return switched(
                 draft, attrs.evolve(value, frozen=None, staged=staged, history=history), transition, entities
             )
 
-        former = self.held.value.history.current(self.transition.id)
-        held = self.run(changed(self.table, self.timeout, after))
-        if has_switched := self._has_switched(held.value):
+        applied_before = self.held.value.history.current(self.transition.id)
+        catalogue = self.run(changed(self.table, self.timeout, value_after))
+        if has_switched := self._has_switched(catalogue.value):
             # (What a migration that is undone had replaced is out of date, and no program has read it since that.)
-            self.run(deleted_tables([] if former is None else former.kept, self.timeout))
+            self.run(deleted_tables([] if applied_before is None else applied_before.kept, self.timeout))
         return has_switched
 
     def _settle(self) -> None:
@@ -221,10 +224,10 @@ class AzureReplacement:
     def _has_switched(self, value: Catalogue) -> bool:
         """Return whether this run has switched."""
         assert self._entry is not None
-        last = value.history.last(self.transition.id)
+        last_entry = value.history.last(self.transition.id)
         if self.transition.back:
-            return last is not None and last.undone is not None
-        return last is not None and last.switched is not None and last.started == self._entry.started
+            return last_entry is not None and last_entry.undone is not None
+        return last_entry is not None and last_entry.switched is not None and last_entry.started == self._entry.started
 
     def _physical(self, value: Catalogue) -> set[str]:
         """Return the tables that the account has of the classes that are replaced, as it calls them.
@@ -233,37 +236,42 @@ class AzureReplacement:
         """
         names, forms = names_of(value), self._models(value).values()
         tables = {form.table for form in forms}
-        tables |= {one.table for form in forms for one in form.indexes.values() if one.partition != form.partition}
+        tables |= {
+            index_form.table
+            for form in forms
+            for index_form in form.indexes.values()
+            if index_form.partition != form.partition
+        }
         return {names.get(table, table) for table in tables}
 
     def close(self) -> None:
         """Let go of both; unless it has switched, everything is as it was before."""
-        for engine in self._opened:
+        for engine in self._engines:
             engine.close()
         if self._entry is None:
             return
         self.run(abandoned(self.table, self._entry.kept, self.timeout))
 
 
-def abandoned(table: str, kept: Sequence[str], timeout: float) -> Effects[None]:
+def abandoned(table: str, kept_tables: Sequence[str], timeout: float) -> Effects[None]:
     """End a run that made some tables, unless it is over, and let programs write again; delete those that the store has not.
 
     Args:
         table: of the catalogue.
-        kept: the tables; the first is that of a catalogue, which is nobody's afterwards.
+        kept_tables: the tables; the first is that of a catalogue, which is nobody's afterwards.
         timeout: seconds after which to give up, if no answer comes.
     """
 
-    def without(held: StoredCatalogue) -> Catalogue | None:
-        history = held.value.history
-        if history.running is None or history.running.kept != kept:
+    def without(catalogue: StoredCatalogue) -> Catalogue | None:
+        history = catalogue.value.history
+        if history.running is None or history.running.kept != kept_tables:
             return None
-        return attrs.evolve(held.value, history=history.without(history.running), frozen=None)
+        return attrs.evolve(catalogue.value, history=history.without(history.running), frozen=None)
 
-    held = yield from changed(table, timeout, without)
+    catalogue = yield from changed(table, timeout, without)
     # (It may have switched, and another one may have replaced its tables since.)
-    has = {*names_of(held.value).values(), *(name for entry in held.value.history for name in entry.kept)}
-    yield from deleted_tables([kept[0], *(name for name in kept if name not in has)], timeout)
+    has = {*names_of(catalogue.value).values(), *(name for entry in catalogue.value.history for name in entry.kept)}
+    yield from deleted_tables([kept_tables[0], *(name for name in kept_tables if name not in has)], timeout)
 
 
 def deleted_tables(names: Iterable[str], timeout: float) -> Effects[None]:

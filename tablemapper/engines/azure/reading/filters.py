@@ -1,4 +1,4 @@
-"""What a service filters by: the bounds of a plan, and of its conditions those that a service understands.
+"""Filters of a service: the bounds of a plan, and of its conditions those that a service understands.
 
 All conditions are evaluated again in Python, so what is sent may let more rows pass, and never fewer. A service sorts by
 UTF-16 units, and Python by code points: bounds are widened where that makes a difference.
@@ -34,7 +34,7 @@ MAX_FILTER = 4_000  # characters of a filter, as they travel
 MAX_VALUES = 10  # of an is_in
 _HIGH = re.compile("[\ud800-\U0010ffff]")
 _MILLISECOND = timedelta(milliseconds=1)
-_LAST = Builtin.datetime.max.replace(tzinfo=UTC) - _MILLISECOND
+_LATEST = Builtin.datetime.max.replace(tzinfo=UTC) - _MILLISECOND
 _OPERATORS: dict[str, Operator] = {"==": "eq", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 
 
@@ -91,10 +91,10 @@ def spans_hidden(row: Bound) -> bool:
 
 
 def _within(name: str, low: str, high: str | None) -> Iterator[Comparison]:
-    if found := _HIGH.search(low):
-        low = low[: found.start()] + "\U00010000"
-    if high is not None and (found := _HIGH.search(high)):
-        high = raise_last(high[: found.start()])
+    if surrogate := _HIGH.search(low):
+        low = low[: surrogate.start()] + "\U00010000"
+    if high is not None and (surrogate := _HIGH.search(high)):
+        high = raise_last(high[: surrogate.start()])
         high = None if high is not None and _HIGH.search(high) else high
     if low:
         yield text(name, "ge", low)
@@ -114,25 +114,25 @@ def in_partitions(partition: Bound, row: Bound = EVERYTHING) -> list[Filter]:
     return [*_of_bound(PARTITION, partition), *_of_bound(ROW, row)]
 
 
-def in_index(one: KeyRange, prefix: str, *, whole: bool) -> list[Filter]:
+def in_index(key_range: KeyRange, prefix: str, *, is_exact: bool) -> list[Filter]:
     """Return what says that a row of an index is in a range.
 
     Args:
-        one: the range of what the index itself gives.
+        key_range: the range of what the index itself gives.
         prefix: what the row keys of the index begin with.
-        whole: whether nothing follows in the row key what the index gives.
+        is_exact: whether nothing follows in the row key what the index gives.
     """
-    partition = list(_of_bound(PARTITION, one.partition))
-    if whole:
-        return [*partition, *_of_bound(ROW, one.row)]
-    row = one.row
-    low = row.lo + END if row.point else _followed(row.lo)
-    high = row.lo + SEPARATOR if row.point else None if row.hi is None else _followed(row.hi)
+    partition = list(_of_bound(PARTITION, key_range.partition))
+    if is_exact:
+        return [*partition, *_of_bound(ROW, key_range.row)]
+    row = key_range.row
+    low = row.lo + END if row.point else _edge_above(row.lo)
+    high = row.lo + SEPARATOR if row.point else None if row.hi is None else _edge_above(row.hi)
     above = raise_last(prefix) if prefix else None
     return [*partition, *_within(ROW, prefix + low, above if high is None else prefix + high)]
 
 
-def _followed(edge: str) -> str:
+def _edge_above(edge: str) -> str:
     """Return an edge that lies behind the values that it lay behind, now that an end follows these."""
     return f"{edge}!" if edge.endswith(" ") else edge
 
@@ -157,7 +157,7 @@ def conditions(
         codec: of the entities.
     """
     lowering = _Lowering(model, values, among, codec)
-    return [lowered for one in predicates if (lowered := lowering.lowered(one)) is not None]
+    return [lowered for predicate in predicates if (lowered := lowering.lowered(predicate)) is not None]
 
 
 @attrs.frozen
@@ -171,13 +171,13 @@ class _Lowering:
         """Return what holds at least where a predicate does; None if a service knows nothing like it."""
         match predicate:
             case And(parts=parts):
-                return all_of([known for part in parts if (known := self.lowered(part)) is not None])
+                return all_of([part_filter for part in parts if (part_filter := self.lowered(part)) is not None])
             case Or(parts=parts):
                 return _one_of([self.lowered(part) for part in parts])
             case Compare(attr=attr, op=op, value=Parameter() as value):
                 return self._compared(attr, op, self.values[value.number])
-            case In(attr=attr, values=several) if len(several) <= MAX_VALUES:
-                return _one_of([self._compared(attr, "==", self.values[one.number]) for one in several])
+            case In(attr=attr, values=parameters) if len(parameters) <= MAX_VALUES:
+                return _one_of([self._compared(attr, "==", self.values[parameter.number]) for parameter in parameters])
             case StartsWith(attr=attr, text=beginning):
                 start = self.values[beginning.number]
                 if not isinstance(start, str):  # (the first levels of a hierarchy)
@@ -185,7 +185,7 @@ class _Lowering:
                 above = raise_last(start)
                 bounds = [self._compared(attr, ">=", start)]
                 bounds += [] if above is None else [self._compared(attr, "<", above)]
-                return all_of([one for one in bounds if one is not None])
+                return all_of([bound for bound in bounds if bound is not None])
         return None
 
     def _compared(self, attr: Attr[Any, Any], op: str, value: Any) -> Filter | None:
@@ -201,62 +201,66 @@ class _Lowering:
             return None  # (text in place of numbers, or nothing in place of the default)
         if not kind.sql_ordered and (kind.enum is None or operator != "eq"):
             return None
-        stored = kind.store(value)
+        stored_value = kind.store(value)
         match kind.edm:
             case "Int64" if kind.kind is int:
-                return _any_of(Comparison(name, operator, "Int64", stored), _whole(name, operator, stored, "Int32"))
+                return _any_of(
+                    Comparison(name, operator, "Int64", stored_value), _integer(name, operator, stored_value, "Int32")
+                )
             case "Int32":
-                return _any_of(Comparison(name, operator, "Int32", stored), _whole(name, operator, stored, "Int64"))
+                return _any_of(
+                    Comparison(name, operator, "Int32", stored_value), _integer(name, operator, stored_value, "Int64")
+                )
             case "Double":
-                return _number(name, operator, stored)
+                return _number(name, operator, stored_value)
             case "Boolean" if operator == "eq":
-                return Comparison(name, operator, "Boolean", bool(stored))
+                return Comparison(name, operator, "Boolean", bool(stored_value))
             case "Guid" if operator == "eq":
-                return Comparison(name, operator, "Guid", stored)
+                return Comparison(name, operator, "Guid", stored_value)
             case "DateTime":
                 return _moment(name, operator, kind.scalar_of(value))
             case "String":
-                return None if _HIGH.search(stored) else text(name, operator, stored)
+                return None if _HIGH.search(stored_value) else text(name, operator, stored_value)
         return None
 
 
 def _one_of(parts: Sequence[Filter | None]) -> Filter | None:
-    known = [part for part in parts if part is not None]
-    if not known or len(known) < len(parts):
+    filters = [part for part in parts if part is not None]
+    if not filters or len(filters) < len(parts):
         return None
-    return known[0] if len(known) == 1 else AnyOf(tuple(known))
+    return filters[0] if len(filters) == 1 else AnyOf(tuple(filters))
 
 
-_WHOLE = {"Int32": (MIN_INT32, MAX_INT32), "Int64": (MIN_INT64, MAX_INT64)}
+_INTEGERS = {"Int32": (MIN_INT32, MAX_INT32), "Int64": (MIN_INT64, MAX_INT64)}
 
 
-def _whole(name: str, op: Operator, value: float, edm: str) -> Comparison | None:
+def _integer(name: str, op: Operator, value: float, edm: str) -> Comparison | None:
     """Return a comparison of what others may have written as an integer, which a service compares with its like only.
 
     None: no integer of this type satisfies it.
     """
-    lowest, highest = _WHOLE[edm]
+    lowest, highest = _INTEGERS[edm]
     least = op in ("gt", "le")  # (5.5 is below what 6 is not above)
-    whole = math.floor(value) if least else math.ceil(value)
-    if op == "eq" and whole != value:
+    integer = math.floor(value) if least else math.ceil(value)
+    if op == "eq" and integer != value:
         return None
-    if whole > highest:
+    if integer > highest:
         return Comparison(name, "le", edm, highest) if op in ("lt", "le") else None
-    if whole < lowest:
+    if integer < lowest:
         return Comparison(name, "ge", edm, lowest) if op in ("gt", "ge") else None
-    return Comparison(name, op, edm, whole)
+    return Comparison(name, op, edm, integer)
 
 
 def _any_of(*parts: Comparison | None) -> Filter:
-    known = [part for part in parts if part is not None]
-    return known[0] if len(known) == 1 else AnyOf(tuple(known))
+    comparisons = [part for part in parts if part is not None]
+    return comparisons[0] if len(comparisons) == 1 else AnyOf(tuple(comparisons))
 
 
 def _number(name: str, op: Operator, value: float) -> Filter | None:
     """Return a comparison of a float; a service takes an exponent, or an infinity, for the name of a property."""
     if not math.isfinite(value) or "e" in repr(value):
         return None
-    wholes = [_whole(name, op, value, edm) for edm in _WHOLE]
+    wholes = [_integer(name, op, value, edm) for edm in _INTEGERS]
     return _any_of(Comparison(name, op, "Double", value), *wholes)
 
 
@@ -266,7 +270,7 @@ def _moment(name: str, op: Operator, value: datetime) -> Filter | None:
     sides: list[Filter] = []
     if op in ("eq", "gt", "ge") and value >= MIN_DATETIME + _MILLISECOND:
         sides.append(Comparison(name, "ge", "DateTime", store(value - _MILLISECOND)))
-    if op in ("eq", "lt", "le") and value <= _LAST:
+    if op in ("eq", "lt", "le") and value <= _LATEST:
         sides.append(Comparison(name, "le", "DateTime", store(value + _MILLISECOND)))
     return all_of(sides)
 
@@ -279,20 +283,20 @@ def narrowed(find: QueryEntities, pushed: Sequence[Filter]) -> QueryEntities:
     count = 0 if find.where is None else _comparisons(find.where)
     room = MAX_FILTER - (0 if find.where is None else _travelling(find.where))
     parts: list[Filter] = []
-    for one in pushed:
-        more, length = _comparisons(one), _travelling(one) + len("%20and%20")
-        if count + more <= MAX_COMPARISONS and length <= room:
-            parts.append(one)
-            count, room = count + more, room - length
+    for part in pushed:
+        comparisons, length = _comparisons(part), _travelling(part) + len("%20and%20")
+        if count + comparisons <= MAX_COMPARISONS and length <= room:
+            parts.append(part)
+            count, room = count + comparisons, room - length
     if not parts:
         return find
-    held = [] if find.where is None else list(find.where.parts) if isinstance(find.where, AllOf) else [find.where]
-    return attrs.evolve(find, where=all_of([*held, *parts]))
+    own_parts = [] if find.where is None else list(find.where.parts) if isinstance(find.where, AllOf) else [find.where]
+    return attrs.evolve(find, where=all_of([*own_parts, *parts]))
 
 
-def _comparisons(one: Filter) -> int:
-    return 1 if isinstance(one, Comparison) else sum(map(_comparisons, one.parts))
+def _comparisons(part: Filter) -> int:
+    return 1 if isinstance(part, Comparison) else sum(map(_comparisons, part.parts))
 
 
-def _travelling(one: Filter) -> int:
-    return len(quote(filter_text(one), safe=""))
+def _travelling(part: Filter) -> int:
+    return len(quote(filter_text(part), safe=""))

@@ -44,17 +44,17 @@ def sort_values(plan: Plan, lay_out: Callable[[Any, RowLayout], Row]) -> Callabl
         lay_out: makes of what was found a row of a layout.
     """
     if not plan.sort:
-        return lambda found: ()
+        return lambda source: ()
     attributes = [step.attr for step in plan.sort]
     layout = layout_of(plan.path, attributes, covering=plan.covering)
     make = tuples(plan.path, layout, attributes, covering=plan.covering)
     kinds = [SCALARS[Decimal] if step.wide else step.attr.type for step in plan.sort]
 
-    def values(found: Any) -> Sequence[Any]:
-        ((*made,),) = make((lay_out(found, layout),), ())
+    def values(source: Any) -> Sequence[Any]:
+        ((*laid_out,),) = make((lay_out(source, layout),), ())
         return [
             None if value is None else store_sortable(kind, Decimal(value) if step.wide else value)
-            for kind, value, step in zip(kinds, made, plan.sort, strict=True)
+            for kind, value, step in zip(kinds, laid_out, plan.sort, strict=True)
         ]
 
     return values

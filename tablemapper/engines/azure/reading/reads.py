@@ -77,8 +77,8 @@ from .rollup_fields import RollupField, completed
 from .scans import Runs, ascending, is_index_row, outer_places
 
 T = TypeVar("T")
-_TOGETHER = 16  # ranges whose first pages are asked for at once
-_JOINED = 100  # entities of index rows
+_PARALLEL = 16  # ranges whose first pages are asked for at once
+_BATCH = 100  # entities of index rows
 MOST_SORTED = 100_000  # rows that are sorted in memory
 _KEYS = (PARTITION, ROW)
 _NOT_UNDERSTOOD = (400, 414, 431, 500)
@@ -112,7 +112,7 @@ class ReadSchema(Protocol):
 
 
 class AzureSession(Runs, Protocol):
-    """What reads: an engine."""
+    """A source of rows: an engine."""
 
     @property
     def classes(self) -> ReadSchema:
@@ -129,7 +129,7 @@ class AzureSession(Runs, Protocol):
 
 
 class AzureReads:
-    """How an engine reads the rows of plans; see `protocol.Reads`."""
+    """The reads of an engine, by plans; see `protocol.Reads`."""
 
     def __init__(self, source: AzureSession) -> None:
         self._source = source
@@ -197,7 +197,7 @@ class AzureReads:
 
 _Entry = tuple[Any, KeyPosition, Entity]
 """What a row is merged by, its place on its path, and the row."""
-_Joined = tuple[Any, KeyPosition, Any]
+_Result = tuple[Any, KeyPosition, Any]
 """The same of a row of an index with its entity, as a row of the model."""
 
 
@@ -215,11 +215,11 @@ class _Reading:
         self._walk = SkipScan.of(bound) if plan.by_partition else None
         index = plan.index
         self._index = None if index is None else self._classes.index(self._model, index.name)
-        self._outer = index is not None and not source.is_local(self._model, index)
+        self._remote = index is not None and not source.is_local(self._model, index)
         """Whether it is an index in other partitions than its entities'."""
-        self._whole = self._outer and index is not None and index.unique
+        self._exact = self._remote and index is not None and index.unique
         """Whether its row keys are what the index gives, and nothing follows."""
-        self._prefix = "" if self._index is None or self._outer else index_prefix(self._index.label)
+        self._prefix = "" if self._index is None or self._remote else index_prefix(self._index.label)
         self._in_memory = plan.sorted or plan.descending or plan.turned
         self._high = any(has_high(one.partition.lo, one.partition.hi, one.row.lo, one.row.hi) for one in bound.ranges)
         self._merged = bool(plan.merged) or (self._high and len(bound.ranges) > 1)
@@ -228,21 +228,21 @@ class _Reading:
         self._keepers = self._classes.keepers(self._model) if self._shows_kept() else ()
         self._select = self._selected()
         self._pushed = () if spending is not None else tuple(self._conditions())
-        self._split = index is None and any(source.is_local(self._model, one) for one in self._model.indexes)
+        self._split = index is None and any(source.is_local(self._model, path) for path in self._model.indexes)
         """Whether entities are read beside the many rows of an index: those before it, and those behind."""
 
     def _shows_kept(self) -> bool:
         """Return whether maintained fields are given, or looked at."""
-        fields, kept = self._layout.fields, {field.name for field in self._model.maintained}
+        fields, rollups = self._layout.fields, {field.name for field in self._model.maintained}
         if self._plan.covering:
             return False
-        return fields is None or not kept.isdisjoint([*fields, *[step.attr.name for step in self._plan.sort]])
+        return fields is None or not rollups.isdisjoint([*fields, *[step.attr.name for step in self._plan.sort]])
 
     def _selected(self) -> tuple[str, ...]:
         fields, model = self._layout.fields, self._model
         if self._index is not None:
-            places = (*_KEYS, BASE_PARTITION, BASE_ROW, NEXT_ROW) if self._outer else (*_KEYS, BASE_ROW)
-            columns = [] if self._whole else [self._codec.name(one) for one in index_columns(model, self._index.model)]
+            places = (*_KEYS, BASE_PARTITION, BASE_ROW, NEXT_ROW) if self._remote else (*_KEYS, BASE_ROW)
+            columns = [] if self._exact else [self._codec.name(col) for col in index_columns(model, self._index.model)]
             return (*places, *(columns if self._plan.covering else ()))
         if fields is None or self._layout.state:
             return ()
@@ -259,49 +259,49 @@ class _Reading:
         plan, among = self._plan, None
         if self._index is not None:
             among = (
-                [] if self._whole else [self._codec.name(one) for one in index_columns(self._model, self._index.model)]
+                [] if self._exact else [self._codec.name(col) for col in index_columns(self._model, self._index.model)]
             )
         return conditions(plan.filter, self._model, self._bound.values, among, self._codec)
 
     # -- what is sent
 
     def _finds(
-        self, one: KeyRange, after: Position | None = None, since: Position | None = None
+        self, span: KeyRange, after: Position | None = None, since: Position | None = None
     ) -> Iterator[QueryEntities]:
         """Yield the requests for a range, from one place on, or behind one."""
         index = self._index
         if index is not None:
-            table = index.model.table if self._outer else self._model.table
-            parts = in_index(one, self._prefix, whole=self._whole)
-            yield self._find(table, one, parts, after, since)
+            table = index.model.table if self._remote else self._model.table
+            parts = in_index(span, self._prefix, is_exact=self._exact)
+            yield self._find(table, span, parts, after, since)
             return
-        rows: list[tuple[Bound, list[Filter]]] = [(one.row, [])]
-        if spans_hidden(one.row):
+        rows: list[tuple[Bound, list[Filter]]] = [(span.row, [])]
+        if spans_hidden(span.row):
             if not begins_low(self._model.declaration.templates[1]):
-                rows = [(above_hidden(one.row), [])]
-            elif self._split and one.partition.point:
-                rows = [(below_hidden(one.row), []), (above_hidden(one.row), [])]
+                rows = [(above_hidden(span.row), [])]
+            elif self._split and span.partition.point:
+                rows = [(below_hidden(span.row), []), (above_hidden(span.row), [])]
             else:
-                rows = [(one.row, [visible()])]
-        for row, more in rows:
-            yield self._find(self._model.table, one, [*in_partitions(one.partition, row), *more], after, since)
+                rows = [(span.row, [visible()])]
+        for row, extra in rows:
+            yield self._find(self._model.table, span, [*in_partitions(span.partition, row), *extra], after, since)
 
     def _find(
-        self, table: str, one: KeyRange, parts: list[Filter], after: Position | None, since: Position | None
+        self, table: str, span: KeyRange, parts: list[Filter], after: Position | None, since: Position | None
     ) -> QueryEntities:
         place = after if since is None else since
-        if place is not None and (not one.partition.point or one.partition.lo == place[0]):
+        if place is not None and (not span.partition.point or span.partition.lo == place[0]):
             beyond: Filter = text(ROW, "gt" if since is None else "ge", self._row_key(place))
-            if not one.partition.point:
+            if not span.partition.point:
                 beyond = AnyOf((text(PARTITION, "gt", place[0]), AllOf((text(PARTITION, "eq", place[0]), beyond))))
             parts.append(beyond)
         return QueryEntities(table, all_of(parts), self._select, self._top)
 
     def _row_key(self, place: Sequence[Any]) -> str:
         index = self._index
-        if index is None or self._whole:
+        if index is None or self._exact:
             return str(place[1])
-        if self._outer:
+        if self._remote:
             return outer_key(place[1], place[2], place[3], "")
         return index_key(index.label, place[1], place[3], unique=index.model.unique)
 
@@ -325,12 +325,12 @@ class _Reading:
 
     def _pages(self, find: QueryEntities, first: Callable[[], EntityPage]) -> Iterator[Sequence[Entity]]:
         """Yield page after page; from the second on, the next one is fetched while one is looked at."""
-        page, ahead = first(), False
+        page, is_ahead = first(), False
         while page.after is not None:
             find = attrs.evolve(find, after=page.after)
-            following = self._source.begin(self._ask(find)) if ahead else partial(self._source.run, self._ask(find))
+            following = self._source.begin(self._ask(find)) if is_ahead else partial(self._source.run, self._ask(find))
             yield self._with_kept(page.entities)
-            page, ahead = following(), self._top is None
+            page, is_ahead = following(), self._top is None
         yield self._with_kept(page.entities)
 
     def _with_kept(self, entities: Sequence[Entity]) -> Sequence[Entity]:
@@ -339,7 +339,7 @@ class _Reading:
             return entities
         return self._source.run(completed(self._keepers, entities, self._source.timeout))
 
-    def _begun(self, finds: Sequence[QueryEntities]) -> list[Callable[[], EntityPage]]:
+    def _start(self, finds: Sequence[QueryEntities]) -> list[Callable[[], EntityPage]]:
         """Begin some reads side by side."""
         if len(finds) == 1:
             return [partial(self._source.run, self._ask(finds[0]))]
@@ -355,47 +355,47 @@ class _Reading:
         """Yield the rows of ranges, which are disjoint, and in the order of the service."""
         ranges = list(self._bound.ranges)
         if after is not None:
-            begun = [one.start[:2] <= after[:2] for one in ranges]
-            at = max(sum(begun) - 1, 0)
-            passed = ranges and ranges[at].partition.point and ranges[at].partition.lo < after[0]
-            ranges = ranges[at + 1 if passed else at :]
-        finds = [(one, find) for at, one in enumerate(ranges) for find in self._finds(one, None if at else after)]
-        width = _TOGETHER if self._limit is None else 1
+            starts_before = [span.start[:2] <= after[:2] for span in ranges]
+            at = max(sum(starts_before) - 1, 0)
+            is_passed = ranges and ranges[at].partition.point and ranges[at].partition.lo < after[0]
+            ranges = ranges[at + 1 if is_passed else at :]
+        finds = [(span, find) for at, span in enumerate(ranges) for find in self._finds(span, None if at else after)]
+        width = _PARALLEL if self._limit is None else 1
         while finds:
-            some, finds = finds[:width], finds[width:]
-            begun_reads = self._begun([find for _, find in some])
-            for (one, find), first in zip(some, begun_reads, strict=True):
-                for entry in self._of_range(one, self._pages(find, first)):
+            batch, finds = finds[:width], finds[width:]
+            begun_reads = self._start([find for _, find in batch])
+            for (span, find), first in zip(batch, begun_reads, strict=True):
+                for entry in self._of_range(span, self._pages(find, first)):
                     if entry[1] != after:  # (of which there may be another row)
                         yield entry
-            width = min(2 * width, _TOGETHER)
+            width = min(2 * width, _PARALLEL)
 
     def _side_by_side(self, after: Position | None) -> Iterator[_Entry]:
         """Yield the rows of ranges merged."""
-        last = None if after is None else self._place_rank(self._front_of(after), after)
+        last_rank = None if after is None else self._place_rank(self._front_of(after), after)
         fronts: dict[tuple[str, str], list[tuple[KeyRange, QueryEntities]]] = {}
-        for one in self._bound.ranges:
-            front, since = self._front(one), None
+        for span in self._bound.ranges:
+            front, since = self._front(span), None
             if after is not None:  # (the same place, behind what its own keys begin with)
-                own = self._front_of(after)
+                old_front = self._front_of(after)
                 since = (
-                    *[mine + key[len(old) :] for mine, key, old in zip(front, after, own, strict=False)],
+                    *[mine + key[len(old) :] for mine, key, old in zip(front, after, old_front, strict=False)],
                     *after[2:],
                 )
             # (Ranges of one front follow each other, but where the service sorts their edges in another order.)
-            held = fronts.setdefault(("", str(len(fronts))) if self._high or not self._plan.merged else front, [])
-            held += [(one, find) for find in self._finds(one, since=since)]
-        begun = iter(self._begun([find for finds in fronts.values() for _, find in finds]))
+            group = fronts.setdefault(("", str(len(fronts))) if self._high or not self._plan.merged else front, [])
+            group += [(span, find) for find in self._finds(span, since=since)]
+        reads = iter(self._start([find for finds in fronts.values() for _, find in finds]))
         streams = []
         for finds in fronts.values():
-            pages = [(one, self._pages(find, next(begun))) for one, find in finds]
-            streams.append(chain.from_iterable([self._of_range(one, some, ranked=True) for one, some in pages]))
+            pages = [(span, self._pages(find, next(reads))) for span, find in finds]
+            streams.append(chain.from_iterable([self._of_range(span, chunk, ranked=True) for span, chunk in pages]))
         for entry in heapq.merge(*streams, key=lambda entry: entry[0]):
-            if last is None or entry[0] > last:
+            if last_rank is None or entry[0] > last_rank:
                 yield entry
 
-    def _front(self, one: KeyRange) -> tuple[str, str]:
-        return one.front if self._plan.merged else ("", "")
+    def _front(self, span: KeyRange) -> tuple[str, str]:
+        return span.front if self._plan.merged else ("", "")
 
     def _front_of(self, place: Position) -> tuple[str, str]:
         return self._front(self._bound.range_of(place)) if self._plan.merged else ("", "")
@@ -405,16 +405,16 @@ class _Reading:
         partition, row = units(place[0][len(front[0]) :]), units(place[1][len(front[1]) :])
         if len(place) == 2:
             return partition, row, front
-        tail = "".join(place[2:]) if self._whole else self._row_key(place)[len(self._prefix) + len(place[1]) :]
+        tail = "".join(place[2:]) if self._exact else self._row_key(place)[len(self._prefix) + len(place[1]) :]
         return partition, row, units(tail), front
 
-    def _of_range(self, one: KeyRange, pages: Iterable[Sequence[Entity]], *, ranked: bool = False) -> Iterator[_Entry]:
-        low, high = one.entities or (None, None)
+    def _of_range(self, span: KeyRange, pages: Iterable[Sequence[Entity]], *, ranked: bool = False) -> Iterator[_Entry]:
+        low, high = span.entities or (None, None)
         ranked |= self._in_memory
-        front = self._front(one)
+        front = self._front(span)
         exact = self._index is None and not self._high
         for place, entity in self._placed(ascending(pages)):
-            if not exact and not (one.partition.holds(place[0]) and one.row.holds(place[1])):
+            if not exact and not (span.partition.holds(place[0]) and span.row.holds(place[1])):
                 continue
             if (low is not None and place[2:] < low) or (high is not None and place[2:] >= high):
                 continue
@@ -428,17 +428,17 @@ class _Reading:
             for page in pages:
                 yield from self._classes.entities(self._model, page)
             return
-        last: tuple[KeyPosition, Entity] | None = None
-        for entity in filter(partial(is_index_row, outer=self._outer), chain.from_iterable(pages)):
+        last_row: tuple[KeyPosition, Entity] | None = None
+        for entity in filter(partial(is_index_row, outer=self._remote), chain.from_iterable(pages)):
             for place in self._places(self._index, entity):
-                if last is not None and last[0] != place:
-                    yield last
-                last = place, entity
-        if last is not None:
-            yield last
+                if last_row is not None and last_row[0] != place:
+                    yield last_row
+                last_row = place, entity
+        if last_row is not None:
+            yield last_row
 
     def _places(self, index: IndexMaintenance, entity: Entity) -> Iterable[KeyPosition]:
-        if self._outer:
+        if self._remote:
             return outer_places(index, entity)
         partition, base = entity[PARTITION], entity[BASE_ROW]
         return [(partition, row_key_of(index.label, entity[ROW], base, unique=index.model.unique), partition, base)]
@@ -448,45 +448,45 @@ class _Reading:
     def chunks(self, after: Position | None) -> Iterator[list[Row]]:
         """Yield rows as the layout says."""
         limit = self._limit
-        entries = self._sorted(after) if self._in_memory else self._found(self.entries(after))
-        size = MAX_PAGE if self._index is None or self._plan.covering else _JOINED
-        done = 0
-        while limit is None or done < limit:
+        entries = self._sorted(after) if self._in_memory else self._joins(self.entries(after))
+        size = MAX_PAGE if self._index is None or self._plan.covering else _BATCH
+        row_count = 0
+        while limit is None or row_count < limit:
             if self._spending is not None:
                 self._spending.check_time()
             rows = [
-                self._laid_out(place, found, self._layout)
-                for _, place, found in islice(entries, size if limit is None else min(size, limit - done))
+                self._laid_out(place, source, self._layout)
+                for _, place, source in islice(entries, size if limit is None else min(size, limit - row_count))
             ]
             if not rows:
                 return
-            done += len(rows)
+            row_count += len(rows)
             yield rows
 
-    def _found(self, entries: Iterator[_Entry]) -> Iterator[_Joined]:
+    def _joins(self, entries: Iterator[_Entry]) -> Iterator[_Result]:
         """Yield what was found: rows of an index that is not enough with their entities, only if these have them still."""
         if self._index is None or self._plan.covering:
             yield from entries
             return
-        index, size = self._index, _JOINED if self._limit is None else min(_JOINED, max(self._limit, 1))
-        while some := list(islice(entries, size)):
+        index, size = self._index, _BATCH if self._limit is None else min(_BATCH, max(self._limit, 1))
+        while batch := list(islice(entries, size)):
             timeout = self._source.timeout
-            gets = [read(GetEntity(self._model.table, place[2], place[3]), timeout) for _, place, _ in some]
-            held = zip(some, self._source.run(side_by_side(gets)), strict=True)
+            gets = [read(GetEntity(self._model.table, place[2], place[3]), timeout) for _, place, _ in batch]
+            pairs = zip(batch, self._source.run(side_by_side(gets)), strict=True)
             is_of = partial(self._classes.is_of, self._model)
-            there = [(one, entity) for one, entity in held if entity is not None and is_of(entity)]
-            whole = self._source.run(completed(self._keepers, [entity for _, entity in there], timeout))
-            for ((rank, place, _), _), entity in zip(there, whole, strict=True):
+            valid = [(entry, entity) for entry, entity in pairs if entity is not None and is_of(entity)]
+            full = self._source.run(completed(self._keepers, [entity for _, entity in valid], timeout))
+            for ((rank, place, _), _), entity in zip(valid, full, strict=True):
                 row = self._codec.row(entity)
                 if any(entry[:2] == place[:2] for entry in index.rows_of(row, self._codec.model)):
                     yield rank, place, row
 
-    def _laid_out(self, place: KeyPosition, found: Any, layout: RowLayout) -> Row:
+    def _laid_out(self, place: KeyPosition, source: Any, layout: RowLayout) -> Row:
         if self._plan.covering:
-            field, key = self._model.declaration.field, (found[PARTITION], found.get(BASE_ROW, found[ROW]))
-            values = [(name, self._codec.value(field(name), found)) for name in layout.fields or ()]
+            field, key = self._model.declaration.field, (source[PARTITION], source.get(BASE_ROW, source[ROW]))
+            values = [(name, self._codec.value(field(name), source)) for name in layout.fields or ()]
             return (*place, *[self._codec.known_value(name, value, *key) for name, value in values])
-        row = self._codec.row(found) if self._index is None else found
+        row = self._codec.row(source) if self._index is None else source
         if layout.fields is None:
             row = self._codec.known(row)
             row = (*row[:-1], row[-1].state) if layout.state else row
@@ -498,48 +498,48 @@ class _Reading:
 
     # -- orders that no path gives
 
-    def _sorted(self, after: Position | None) -> Iterator[_Joined]:
+    def _sorted(self, after: Position | None) -> Iterator[_Result]:
         """Yield all that is found in the order of the plan, with the values that it is sorted by in front of the place."""
         plan, spending = self._plan, self._spending
-        values = sort_values(plan, lambda one, layout: self._laid_out(one[0], one[1], layout))
-        found: list[_Joined] = []
-        for rank, place, held in self._found(self.entries(None)):
+        values = sort_values(plan, lambda pair, layout: self._laid_out(pair[0], pair[1], layout))
+        rows: list[_Result] = []
+        for rank, place, source in self._joins(self.entries(None)):
             if spending is not None and plan.sorted:  # (else rows are counted where they are handed out)
                 spending.row()
-            if len(found) == MOST_SORTED:
+            if len(rows) == MOST_SORTED:
                 raise QueryStopped(
                     f"{plan.path}: more than {MOST_SORTED:,} rows would be sorted in memory; add conditions that a key or an "
                     "index bounds, or declare an index in this order",
                     examined=MOST_SORTED,
                 )
-            position = (*values((place, held)), *place)
-            found.append((sort_rank(plan, position, rank), position, held))
-        found.sort(key=lambda one: one[0])
-        last = None
+            position = (*values((place, source)), *place)
+            rows.append((sort_rank(plan, position, rank), position, source))
+        rows.sort(key=lambda ranked: ranked[0])
+        last_rank = None
         if after is not None:
-            last = sort_rank(plan, after, None if plan.sorted else self._place_rank(self._front_of(after), after))
-        return (one for one in found if last is None or last < one[0])
+            last_rank = sort_rank(plan, after, None if plan.sorted else self._place_rank(self._front_of(after), after))
+        return (ranked for ranked in rows if last_rank is None or last_rank < ranked[0])
 
     # -- what is said of it
 
     def explained(self) -> DatabasePlan:
         """Return how many requests are sent at least, and what their answers are consistent with."""
-        finds = [find for one in self._bound.ranges for find in self._finds(one)]
+        finds = [find for span in self._bound.ranges for find in self._finds(span)]
         count = len(finds)
-        joined = self._index is not None and not self._plan.covering
+        reads_entities = self._index is not None and not self._plan.covering
         lines = [
             f"{count} request{'' if count == 1 else 's'}, one more for each further {MAX_PAGE:,} rows"
-            + (", and one for each row of the index" if joined else "")
+            + (", and one for each row of the index" if reads_entities else "")
         ]
         if self._keepers:
             fields = ", ".join([field.name for field in self._model.maintained])
             lines.append(
                 f"{fields}: a request more for each, in each partition; they follow what they are maintained from"
             )
-        eventual = self._outer and self._plan.covering
+        eventual = self._remote and self._plan.covering
         if eventual:
             lines.append("eventual: the index may be older than its entities, which are not read")
-        elif self._outer:
+        elif self._remote:
             lines.append("an entity that is being written may be missing; none is given that does not match")
         if self._in_memory:
             lines.append(f"all rows are read, at most {MOST_SORTED:,}, and put in order in memory")

@@ -33,14 +33,14 @@ def completed(keepers: Sequence[RollupField], entities: Sequence[Entity], timeou
     if not keepers or not entities:
         return list(entities)
     partitions: dict[str, list[str]] = {}
-    for one in entities:
-        partitions.setdefault(one[PARTITION], []).append(one[ROW])
+    for entity in entities:
+        partitions.setdefault(entity[PARTITION], []).append(entity[ROW])
     works = [_groups(keeper, *place, timeout) for keeper in keepers for place in partitions.items()]
     fields: dict[tuple[str, str], Entity] = {}
-    for found in (yield from side_by_side(works)):
-        for key, members in found.items():
+    for groups in (yield from side_by_side(works)):
+        for key, members in groups.items():
             fields.setdefault(key, {}).update(members)
-    return [{**one, **fields.get((one[PARTITION], one[ROW]), {})} for one in entities]
+    return [{**entity, **fields.get((entity[PARTITION], entity[ROW]), {})} for entity in entities]
 
 
 def _groups(
@@ -61,4 +61,4 @@ def _groups(
             page: EntityPage = yield from read(find, timeout)
             groups += page.entities
             find = None if page.after is None else attrs.evolve(find, after=page.after)
-    return {(one[PARTITION], one[ROW]): keeper.members(one) for one in groups if one is not None}
+    return {(group[PARTITION], group[ROW]): keeper.members(group) for group in groups if group is not None}

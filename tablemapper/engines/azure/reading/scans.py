@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Runs(Protocol):
-    """What runs works."""
+    """A runner of works."""
 
     timeout: float
 
@@ -55,10 +55,10 @@ def in_range(table: str, rows: tuple[str, str], partition: str | None = None) ->
 
 def ascending(pages: Iterable[Sequence[Entity]]) -> Iterator[Sequence[Entity]]:
     """Yield pages; raise StoreError if one does not go on behind the last row of those before."""
-    last: Sequence[Entity] = ()
+    last_row: Sequence[Entity] = ()
     for page in pages:
-        check_ascending([*last, *page[:1]])
-        last = page[-1:] or last
+        check_ascending([*last_row, *page[:1]])
+        last_row = page[-1:] or last_row
         yield page
 
 

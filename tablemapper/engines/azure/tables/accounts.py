@@ -40,7 +40,7 @@ _PARTS = {
 
 
 class Signature(Protocol):
-    """What proves who asks."""
+    """The proof of who asks."""
 
     def headers(self, path: str, date: str) -> Mapping[str, str]:
         """Return headers of a request, by its path as it is sent and its date."""
@@ -48,7 +48,7 @@ class Signature(Protocol):
 
     @property
     def query(self) -> str:
-        """What is added to the query of each request."""
+        """The text that is added to the query of each request."""
         ...
 
 
@@ -104,14 +104,14 @@ class _CredentialSas:
 
 
 class _Token:
-    """What gives tokens, as those of azure-identity do; each is used until shortly before its end."""
+    """A source of tokens, as those of azure-identity are; each token is used until shortly before its end."""
 
     query = ""
 
     def __init__(self, credential: Any, clock: Callable[[], float] = time.time) -> None:
         self._credential = credential
         self._clock = clock
-        self._held: Any = None
+        self._access_token: Any = None
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -119,9 +119,9 @@ class _Token:
 
     def headers(self, path: str, date: str) -> Mapping[str, str]:
         with self._lock:
-            if self._held is None or self._held.expires_on - _EARLY < self._clock():
-                self._held = self._credential.get_token(_SCOPE)
-            return {"Authorization": f"Bearer {self._held.token}"}
+            if self._access_token is None or self._access_token.expires_on - _EARLY < self._clock():
+                self._access_token = self._credential.get_token(_SCOPE)
+            return {"Authorization": f"Bearer {self._access_token.token}"}
 
 
 @attrs.frozen
@@ -137,7 +137,7 @@ class Account:
 
     @property
     def url(self) -> str:
-        """Where it is, without a secret."""
+        """The address, without a secret."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         port = "" if self.port == _PORTS[self.scheme] else f":{self.port}"
         return f"{self.scheme}://{host}{port}{self.path}"
@@ -186,8 +186,8 @@ def account_of(text: str, credential: Any = None) -> Account:
 def named_account(name: str, credential: Any = None) -> Account:
     """Return the account of Azure with a name; see `account_of`."""
     if not name.isalnum() or not name.islower() or not name.isascii() or not 3 <= len(name) <= 24:
-        shown = safe_repr(name) if _PUBLIC(name) else "this"
-        raise NotAStore(f"azure://…: {shown} is no name of an account: 3 to 24 letters a-z and digits")
+        shown_name = safe_repr(name) if _PUBLIC(name) else "this"
+        raise NotAStore(f"azure://…: {shown_name} is no name of an account: 3 to 24 letters a-z and digits")
     signature = _signature(name, credential, f"azure://{name} has no credential")
     return _account(f"https://{name}.table.core.windows.net", signature)
 
@@ -225,14 +225,14 @@ def _parts(text: str) -> dict[str, str]:
     parts = {}
     for part in filter(None, text.strip().split(";")):
         name, equals, value = part.partition("=")
-        known = _PARTS.get(name.strip().lower())
-        if known is None or not equals:
+        part_name = _PARTS.get(name.strip().lower())
+        if part_name is None or not equals:
             raise NotAStore(
                 "the connection string cannot be read: expected parts as in AccountName=…;AccountKey=…, each up to a "
                 "semicolon; what has AccountKey=, TableEndpoint= or sig= in it is no path, and a signature alone is the "
                 "credential= of azure://account"
             )
-        parts[known] = value.strip()
+        parts[part_name] = value.strip()
     return parts
 
 

@@ -17,7 +17,7 @@ class Background:
 
     def __init__(self, work: Callable[[], float | None]) -> None:
         self._work = work
-        self._changed = threading.Condition()
+        self._condition = threading.Condition()
         self._is_new = False
         self._is_over = False
         self._thread: threading.Thread | None = None
@@ -26,38 +26,38 @@ class Background:
         """Let there be something to be done, a second later at the latest."""
         if self._is_new:
             return
-        with self._changed:
+        with self._condition:
             self._is_new = True
             if self._is_over:
                 return
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="tablemapper-background", daemon=True)
                 self._thread.start()
-            self._changed.notify()
+            self._condition.notify()
 
     def stop(self) -> None:
         """End the thread, behind what it is doing."""
-        with self._changed:
+        with self._condition:
             self._is_over = True
             thread = self._thread
-            self._changed.notify()
+            self._condition.notify()
         if thread is not None and thread is not threading.current_thread():
             thread.join()
 
     def _run(self) -> None:
-        left: float | None = _SOON
+        seconds_left: float | None = _SOON
         while True:
-            with self._changed:
+            with self._condition:
                 if not self._is_over and not self._is_new:
-                    self._changed.wait(left)
+                    self._condition.wait(seconds_left)
                 if self._is_new and not self._is_over:
-                    self._changed.wait_for(lambda: self._is_over, _SOON)  # (what comes meanwhile goes along)
+                    self._condition.wait_for(lambda: self._is_over, _SOON)  # (what comes meanwhile goes along)
                 self._is_new = False
                 if self._is_over:
                     return
-            left = self._work()
-            with self._changed:
-                if left is None and not self._is_new:
+            seconds_left = self._work()
+            with self._condition:
+                if seconds_left is None and not self._is_new:
                     self._thread = None
                     return
-                left = max(left or 0.0, _SOON)
+                seconds_left = max(seconds_left or 0.0, _SOON)

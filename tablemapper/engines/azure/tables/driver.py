@@ -82,26 +82,26 @@ Effects: TypeAlias = Generator[Step, Any, T]
 
 def clock() -> Effects[float]:
     """Return the time of a clock that never goes back, in seconds."""
-    now: float = yield ReadClock()
-    return now
+    clock_now: float = yield ReadClock()
+    return clock_now
 
 
-def delay(attempt: int, lost: NoResponse | None = None) -> Sleep:
+def delay(attempt: int, no_response: NoResponse | None = None) -> Sleep:
     """Return how long to wait before another attempt: as the service asked, else ever longer, up to 2 s."""
-    if lost is not None and lost.retry_after is not None:
-        return Sleep(lost.retry_after)
+    if no_response is not None and no_response.retry_after is not None:
+        return Sleep(no_response.retry_after)
     return Sleep(min(0.05 * 2 ** min(attempt, 6), 2.0) * (0.5 + random.random()))
 
 
-def within(request: Request, left: float) -> Request | Within:
+def within(request: Request, seconds_left: float) -> Request | Within:
     """Return a request as it is sent while so many seconds are left: where there is time, it can be sent once more."""
-    wait = max(left / 2, min(left, _LEAST), _BRIEF)
+    wait = max(seconds_left / 2, min(seconds_left, _LEAST), _BRIEF)
     return request if wait >= WAIT else Within(request, wait)
 
 
-def pause(left: float, attempt: int, lost: NoResponse | None = None) -> Sleep | None:
+def pause(seconds_left: float, attempt: int, no_response: NoResponse | None = None) -> Sleep | None:
     """Return how long to wait before another attempt while so many seconds are left; None if there is to be none."""
-    return None if left <= _BRIEF else Sleep(min(delay(attempt, lost).seconds, left / 2))
+    return None if seconds_left <= _BRIEF else Sleep(min(delay(attempt, no_response).seconds, seconds_left / 2))
 
 
 def read(request: Request, timeout: float, final: Collection[int] = ()) -> Effects[Any]:
@@ -117,20 +117,20 @@ def read(request: Request, timeout: float, final: Collection[int] = ()) -> Effec
         NoResponse: one with such a status.
         ErrorResponse
     """
-    began = now = cast(float, (yield ReadClock()))
+    began = clock_now = cast(float, (yield ReadClock()))
     attempt = 0
     while True:
         try:
-            return (yield within(request, began + timeout - now))
-        except NoResponse as lost:
-            if lost.status in final:
+            return (yield within(request, began + timeout - clock_now))
+        except NoResponse as no_response:
+            if no_response.status in final:
                 raise
-            now = yield ReadClock()
-            step = pause(began + min(timeout, lost.patience) - now, attempt, lost)
+            clock_now = yield ReadClock()
+            step = pause(began + min(timeout, no_response.patience) - clock_now, attempt, no_response)
             if step is None:
-                raise StoreError(f"the service does not answer: {lost}") from None
+                raise StoreError(f"the service does not answer: {no_response}") from None
             yield step
-            now = yield ReadClock()
+            clock_now = yield ReadClock()
             attempt += 1
 
 
@@ -187,8 +187,8 @@ def side_by_side(works: Sequence[Effects[T]]) -> Effects[list[T]]:
     """Run works, one alone without further ado."""
     if len(works) == 1:
         return [(yield from works[0])]
-    found: list[T] = (yield Parallel(works)) if works else []
-    return found
+    results: list[T] = (yield Parallel(works)) if works else []
+    return results
 
 
 class Driver:
@@ -262,8 +262,8 @@ class Driver:
         except NoResponse:
             self.has_lost = True
             raise
-        except ErrorResponse as refused:
-            refused.table = table
+        except ErrorResponse as refusal:
+            refusal.table = table
             raise
 
     def _pause(self, seconds: float) -> None:
@@ -323,16 +323,16 @@ def store_errors(name: str, look: Callable[[str], object] = lambda _: None) -> I
     """
     try:
         yield
-    except NoResponse as lost:
-        raise StoreError(f"{name}: {lost}") from None
+    except NoResponse as no_response:
+        raise StoreError(f"{name}: {no_response}") from None
     except CorruptStore as error:
         if isinstance(error.__cause__, ErrorResponse):  # (of a write)
             look(error.__cause__.table)
         raise
-    except ErrorResponse as refused:
-        if refused.denial:
-            raise StoreError(f"{name}: {refused.denial}") from None
-        if refused.code == "TableNotFound":
-            look(refused.table)
-            raise CorruptStore(f"{name}: {refused.gone}") from None
-        raise StoreError(f"{name}: {refused}") from None
+    except ErrorResponse as refusal:
+        if refusal.denial:
+            raise StoreError(f"{name}: {refusal.denial}") from None
+        if refusal.code == "TableNotFound":
+            look(refusal.table)
+            raise CorruptStore(f"{name}: {refusal.gone}") from None
+        raise StoreError(f"{name}: {refusal}") from None

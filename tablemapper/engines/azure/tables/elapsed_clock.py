@@ -28,7 +28,7 @@ class ElapsedClock:
     def __init__(self, monotonic: Callable[[], float] = _monotonic) -> None:
         self._monotonic = monotonic
         self._stood = 0.0
-        self._ahead: float | None = None
+        self._offset: float | None = None
         self._lock = threading.Lock()
 
     def __call__(self) -> float:
@@ -37,12 +37,12 @@ class ElapsedClock:
     def heard(self, date: str | None) -> None:
         """Take note of the time in an answer that has just come."""
         try:
-            ahead = parsedate_to_datetime(date or "").timestamp() - self._monotonic()
+            difference = parsedate_to_datetime(date or "").timestamp() - self._monotonic()
         except ValueError:
             return
         with self._lock:
-            if self._ahead is None:
-                self._ahead = ahead
-            elif ahead > self._ahead + _STEP:
-                self._stood += ahead - self._ahead
-                self._ahead = ahead
+            if self._offset is None:
+                self._offset = difference
+            elif difference > self._offset + _STEP:
+                self._stood += difference - self._offset
+                self._offset = difference

@@ -46,14 +46,14 @@ StoredNames: TypeAlias = tuple[tuple[str, str], ...]
 
 def as_stored(field: FieldModel, names: StoredNames) -> FieldModel:
     """Return a field with the name that entities hold its property under."""
-    for property, stored in names:
+    for property, stored_name in names:
         if property == field.property:
-            return attrs.evolve(field, property=stored)
+            return attrs.evolve(field, property=stored_name)
     return field
 
 
 class HiddenProperties(NamedTuple):
-    """What an entity holds behind its properties."""
+    """The hidden properties of an entity."""
 
     op: str = ""
     """The write that made it."""
@@ -119,7 +119,7 @@ class EntityCodec:
 
     @property
     def width(self) -> int:
-        """How long a row is, with what is hidden."""
+        """The length of a row, with its hidden properties."""
         return FIRST + len(self.model.columns) + 1
 
 
@@ -135,8 +135,8 @@ def codec_of(model: Model, stored: StoredNames = (), defaults: tuple[tuple[str, 
     names = Names(write=_write, read=_read, stamp=Stamp, hidden=_hidden, put_extra=_put_extra, extra=_extra)
     reads_as = model.defaults | dict(defaults)
     columns = [(as_stored(field, stored), reads_as[field.property]) for field in model.columns]
-    declared = frozenset([field.property for field, _ in columns if not field.type.undeclared])
-    known = declared | {TYPE_NAME} if model.declaration.type_name is not None else declared
+    declared_names = frozenset([field.property for field, _ in columns if not field.type.undeclared])
+    known_names = declared_names | {TYPE_NAME} if model.declaration.type_name is not None else declared_names
     lines = ["def members(row):", "    out = {}"]
     if model.declaration.type_name is not None:
         lines.append(f"    out[{TYPE_NAME!r}] = {model.declaration.type_name!r}")
@@ -146,7 +146,7 @@ def codec_of(model: Model, stored: StoredNames = (), defaults: tuple[tuple[str, 
             lines.append(
                 f"    if row[{at}] is not None: put_extra(out, row, row[{at}], {names.name('stored', stored)})"
             )
-            values.append(f"extra(e, {names.name('known', known)}, {None if field.nullable else _NOTHING!r})")
+            values.append(f"extra(e, {names.name('known', known_names)}, {None if field.nullable else _NOTHING!r})")
             continue
         edm = field.type.edm
         name = field.property
@@ -167,7 +167,7 @@ def codec_of(model: Model, stored: StoredNames = (), defaults: tuple[tuple[str, 
             values[-1] = f"{form.format(repr(name), repr(name + TYPE))} else {values[-1]}"
     lines.append("    return out")
     times = tuple([field.property for field, _ in columns if field.type.edm == "DateTime"])
-    usual = frozenset([*OF_ALL, ETAG, OP, *known, *(name + TYPE for name in known)])
+    usual = frozenset([*OF_ALL, ETAG, OP, *known_names, *(name + TYPE for name in known_names)])
     has_extra = any(field.type.undeclared for field in model.columns)
     lines += [
         "def row(e):",
@@ -187,11 +187,11 @@ def members_of(field: FieldModel, value: Any) -> Entity:
     return members
 
 
-def included(index: IndexMaintenance, row: Sequence[Any], stored: StoredNames = ()) -> Entity:
+def included(index: IndexMaintenance, row: Sequence[Any], stored_names: StoredNames = ()) -> Entity:
     """Return the members of what the row of an index holds beside keys."""
     members: Entity = {}
     for field, value in zip(index_columns(index.owner, index.model), row[4:], strict=True):
-        members |= members_of(as_stored(field, stored), value)
+        members |= members_of(as_stored(field, stored_names), value)
     return members
 
 
@@ -272,10 +272,10 @@ def _moment(text: str) -> str:
     return f"{head}.{fraction[:6]:0<6}Z"
 
 
-def _put_extra(members: Entity, row: Row, extra: str, stored: StoredNames) -> None:
+def _put_extra(members: Entity, row: Row, extra: str, stored_names: StoredNames) -> None:
     for name, (edm, value) in msgspec.json.decode(extra).items():
-        for property, taken in stored:
-            if taken == name:
+        for property, stored_name in stored_names:
+            if stored_name == name:
                 raise InvalidEntity(
                     str(row[:2]),
                     [f'the undeclared property "{name}" has the name that "{property}" had before: choose another one'],
@@ -283,27 +283,27 @@ def _put_extra(members: Entity, row: Row, extra: str, stored: StoredNames) -> No
         _write(members, name, edm, value)
 
 
-def _extra(entity: Members, known: frozenset[str], nothing: str | None) -> str | None:
+def _extra(entity: Members, known_names: frozenset[str], nothing: str | None) -> str | None:
     """Return the undeclared properties in stored form, or what stands for none."""
-    found = {}
+    undeclared = {}
     for name in sorted(properties(entity)):
-        if name not in known and not name.startswith(OURS):
+        if name not in known_names and not name.startswith(OURS):
             edm = edm_of(entity, name)
             value = entity[name]
             if edm == "Double" and isinstance(value, str):
                 value = {"Infinity": "inf", "-Infinity": "-inf"}.get(value, value)
-            found[name] = [edm, _moment(value) if edm == "DateTime" else int(value) if edm == "Int64" else value]
-    if not found:
+            undeclared[name] = [edm, _moment(value) if edm == "DateTime" else int(value) if edm == "Int64" else value]
+    if not undeclared:
         return nothing
-    return msgspec.json.encode(found).decode()
+    return msgspec.json.encode(undeclared).decode()
 
 
 def _hidden(entity: Members, usual: frozenset[str], times: Sequence[str], *, has_extra: bool) -> HiddenProperties:
     ticks = {name: entity[name] for name in times if _is_fine(entity, name)} if times else {}
-    if not (others := entity.keys() - usual):
+    if not (other_names := entity.keys() - usual):
         return HiddenProperties(entity.get(OP, ""), ticks=ticks)
     undeclared: dict[str, Any] = {}
-    for name in properties(entity, filter(others.__contains__, entity)):
+    for name in properties(entity, filter(other_names.__contains__, entity)):
         if not (has_extra or name.startswith(OURS)):
             undeclared[name] = entity[name]
             if (edm := entity.get(name + TYPE)) is not None:
@@ -340,14 +340,14 @@ def marks_of(entity: Members) -> Mapping[str, str]:
     Raises:
         CorruptStore: they cannot be read.
     """
-    written = entity.get(OPS)
-    if written is None:
+    marks_text = entity.get(OPS)
+    if marks_text is None:
         return {}
     try:
-        if written[:1] == "{":
-            return msgspec.json.decode(written, type=dict[str, str])
+        if marks_text[:1] == "{":
+            return msgspec.json.decode(marks_text, type=dict[str, str])
         # (The first accounts have "name:write name:write". A name may have a colon in it, a write has none.)
-        return dict([one.rsplit(":", 1) for one in written.split(" ")])
+        return dict([mark.rsplit(":", 1) for mark in marks_text.split(" ")])
     except (msgspec.MsgspecError, TypeError, ValueError) as error:
         raise CorruptStore(
             f"{entity.get(PARTITION), entity.get(ROW)}: its property {OPS} cannot be read: {error}; another program changed it; restore it"

@@ -50,9 +50,9 @@ def read_batch(content_type: str, body: bytes, count: int) -> list[str | None]:
     boundary = content_type.partition("boundary=")[2].strip().strip('"').encode()
     if not boundary or not body.rstrip().endswith(b"--" + boundary + b"--"):
         raise NoResponse("the answer to a transaction is not whole")
-    found = list(_STATUS.finditer(body))
-    ends = [*[match.start() for match in found], len(body)][1:]
-    answers = [(int(match[1]), body[match.end() : end]) for match, end in zip(found, ends, strict=True)]
+    matches = list(_STATUS.finditer(body))
+    ends = [*[match.start() for match in matches], len(body)][1:]
+    answers = [(int(match[1]), body[match.end() : end]) for match, end in zip(matches, ends, strict=True)]
     for status, answer in answers:
         if status >= 400:
             raise refusal(status, answer.partition(b"\r\n\r\n")[2].partition(b"\r\n--")[0])
@@ -64,17 +64,17 @@ def read_batch(content_type: str, body: bytes, count: int) -> list[str | None]:
 
 def refusal(status: int, body: bytes) -> NoResponse | ErrorResponse:
     """Return the error that an answer stands for."""
-    code, message = _told(body)
+    code, message = _code_and_message(body)
     if status in OPEN:
         return NoResponse(f"{status} {code}".rstrip())
     number = _NUMBER.match(message)
     return ErrorResponse(status, code, message.partition("\n")[0], None if number is None else int(number[1]))
 
 
-def _told(body: bytes) -> Sequence[str]:
+def _code_and_message(body: bytes) -> Sequence[str]:
     try:
-        told = msgspec.json.decode(body)["odata.error"]
-        return str(told["code"]), str(told["message"]["value"])
+        error_body = msgspec.json.decode(body)["odata.error"]
+        return str(error_body["code"]), str(error_body["message"]["value"])
     except (msgspec.DecodeError, KeyError, TypeError):
         code = _CODE.search(body)  # (who is refused at the door gets XML)
         return ("" if code is None else code[1].decode()), ""

@@ -31,7 +31,7 @@ CLAIM = ' "k'
 END = "  "
 """What ends each part of the row key of an index row. No part has it in itself, and it sorts below all that continues a part, a
 separator, too: so rows have the order of what the index gives, then of the entities' keys."""
-_LAST = f"{END}!"  # (no row key ends in spaces)
+_SUFFIX = f"{END}!"  # (no row key ends in spaces)
 OP_UNITS = 25
 _HASH_UNITS = 35
 _HASHED_UNITS = len(END) + _HASH_UNITS + len(END) + OP_UNITS
@@ -47,7 +47,7 @@ MARKS = (' "y', ' "z')
 """The row keys of markers, beside a group: what was added to it."""
 
 
-_NEEDED = {' "o': "state", ' "v': BASE_ROW, ' "x': BASE_ROW, ' "y': "op"}
+_REQUIRED = {' "o': "state", ' "v': BASE_ROW, ' "x': BASE_ROW, ' "y': "op"}
 """By what hidden row keys begin with, a property that such a row has."""
 
 
@@ -55,7 +55,7 @@ def is_known(entity: Mapping[str, Any]) -> bool:
     """Return whether a hidden row is one of ours: others have no letter that means something, or not what it asks for."""
     row: str = entity["RowKey"]
     letter = row[:3]
-    return letter == NOTES or row == CLAIM or (letter in _NEEDED and isinstance(entity.get(_NEEDED[letter]), str))
+    return letter == NOTES or row == CLAIM or (letter in _REQUIRED and isinstance(entity.get(_REQUIRED[letter]), str))
 
 
 def intent_key(op: str) -> str:
@@ -95,21 +95,21 @@ def outer_key(row: str, partition: str, base: str, op: str) -> str:
         op: the write that made the row.
     """
     end = END + op
-    front, rest = row + END, f"{partition}{END}{base}"
+    front, base_part = row + END, f"{partition}{END}{base}"
     # (Only `{field:raw}` leaves two spaces in a key.)
-    if utf16_units(front + rest) + len(END) + OP_UNITS > MAX_KEY_UNITS or END in partition or END in base:
-        rest = f' "h{digest(partition + chr(0) + base)}'
-    return front + rest + end
+    if utf16_units(front + base_part) + len(END) + OP_UNITS > MAX_KEY_UNITS or END in partition or END in base:
+        base_part = f' "h{digest(partition + chr(0) + base)}'
+    return front + base_part + end
 
 
 def outer_row_of(key: str, partition: str, base: str, op: str) -> str:
     """Return the row key that the index itself gave, of the key of its row."""
-    rest = f"{END}{partition}{END}{base}{END}{op}"
-    return key.removesuffix(rest) if key.endswith(rest) else key[:-_HASHED_UNITS]
+    suffix = f"{END}{partition}{END}{base}{END}{op}"
+    return key.removesuffix(suffix) if key.endswith(suffix) else key[:-_HASHED_UNITS]
 
 
-def _within(front: str, rest: str) -> str:
-    return front + rest if utf16_units(front + rest) <= MAX_KEY_UNITS else f'{front} "h{digest(rest)}'
+def _within(front: str, tail: str) -> str:
+    return front + tail if utf16_units(front + tail) <= MAX_KEY_UNITS else f'{front} "h{digest(tail)}'
 
 
 def digest(text: str) -> str:
@@ -131,14 +131,14 @@ def index_key(label: str, row: str, base: str, *, unique: bool) -> str:
         base: the row key of the entity, which a unique index does not need.
         unique: whether it is one.
     """
-    front = f"{index_prefix(label)}{row}{_LAST}"
+    front = f"{index_prefix(label)}{row}{_SUFFIX}"
     return check_key(front if unique else _within(front, base), what=f"{label}: the key of its row")
 
 
 def row_key_of(label: str, key: str, base: str, *, unique: bool) -> str:
     """Return the row key that the index itself gave, of the key of its row."""
-    rest = key[len(index_prefix(label)) :]
+    tail = key[len(index_prefix(label)) :]
     if unique:
-        return rest.removesuffix(_LAST)
-    end = _LAST + base
-    return rest.removesuffix(end) if rest.endswith(end) else rest[: -len(_LAST) - _HASH_UNITS]
+        return tail.removesuffix(_SUFFIX)
+    end = _SUFFIX + base
+    return tail.removesuffix(end) if tail.endswith(end) else tail[: -len(_SUFFIX) - _HASH_UNITS]

@@ -57,7 +57,7 @@ class ErrorResponse(Exception):
 
     @property
     def gone(self) -> str:
-        """What to say of a table that is not there."""
+        """The message about a table that is not there."""
         return f"the table {self.table} of the store is not there any more; open the store again to have it made again, empty"
 
 
@@ -84,14 +84,14 @@ class Comparison:
 
 @attrs.frozen
 class AllOf:
-    """What holds where all parts do."""
+    """A filter that holds where all parts do."""
 
     parts: tuple[Filter, ...]
 
 
 @attrs.frozen
 class AnyOf:
-    """What holds where one of the parts does."""
+    """A filter that holds where one of the parts does."""
 
     parts: tuple[Filter, ...]
 
@@ -104,11 +104,14 @@ def filter_text(where: Filter) -> str:
     match where:
         case AllOf(parts=parts):
             return " and ".join(
-                [f"({filter_text(one)})" if isinstance(one, AnyOf) else filter_text(one) for one in parts]
+                [f"({filter_text(part)})" if isinstance(part, AnyOf) else filter_text(part) for part in parts]
             )
         case AnyOf(parts=parts):
             return " or ".join(
-                [f"({filter_text(one)})" if isinstance(one, AllOf) and parts[1:] else filter_text(one) for one in parts]
+                [
+                    f"({filter_text(part)})" if isinstance(part, AllOf) and parts[1:] else filter_text(part)
+                    for part in parts
+                ]
             )
     return f"{where.name} {where.op} {_literal(where.edm, where.value)}"
 
@@ -216,7 +219,7 @@ Request: TypeAlias = GetEntity | QueryEntities | GroupTransaction | CreateTable 
 
 
 class Service(Protocol):
-    """What sends requests: each once."""
+    """A sender of requests: each is sent once."""
 
     def send(self, request: Request, wait: float = WAIT, /) -> Any:
         """Return the answer, for which it waits so many seconds at most.
@@ -236,9 +239,9 @@ class Service(Protocol):
 
 def edm_of(members: Members, name: str) -> str:
     """Return the type of a property: as it is written, else as JSON shows it."""
-    written = members.get(name + TYPE)
-    if written is not None:
-        return str(written).removeprefix("Edm.")
+    type_name = members.get(name + TYPE)
+    if type_name is not None:
+        return str(type_name).removeprefix("Edm.")
     value = members[name]
     if value.__class__ is bool:
         return "Boolean"

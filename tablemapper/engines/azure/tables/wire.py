@@ -107,15 +107,15 @@ class _Fresh:
 
     response_class: Any = WholeHead
     monotonic: Final = staticmethod(time.monotonic)
-    _used = 0.0
+    _used_at = 0.0
 
     def request(self, *args: Any, **options: Any) -> None:
-        self._used = self.monotonic()
+        self._used_at = self.monotonic()
         super().request(*args, **options)  # type: ignore[misc]
 
     @property
     def is_connected(self) -> bool:
-        return super().is_connected and self.monotonic() - self._used < _IDLE  # type: ignore[misc]
+        return super().is_connected and self.monotonic() - self._used_at < _IDLE  # type: ignore[misc]
 
 
 class Connection(_Fresh, HTTPConnection): ...
@@ -171,8 +171,8 @@ class Wire:
         """
         try:
             return self._send(request, wait)
-        except ErrorResponse as refused:
-            if refused.code != "TableBeingDeleted" or isinstance(request, CreateTable):
+        except ErrorResponse as error:
+            if error.code != "TableBeingDeleted" or isinstance(request, CreateTable):
                 raise
             if isinstance(request, DeleteTable):
                 return False
@@ -184,9 +184,9 @@ class Wire:
                 query = f"$select={_quoted(','.join(select))}" if select else ""
                 status, _, body = self._call("GET", _path(table, partition, row), query, wait=wait)
                 try:
-                    return _held(_read(status, body))
-                except ErrorResponse as refused:
-                    if refused.status == 404 and refused.code != "TableNotFound":
+                    return _without_nulls(_read(status, body))
+                except ErrorResponse as error:
+                    if error.status == 404 and error.code != "TableNotFound":
                         return None
                     raise
             case QueryEntities():
@@ -204,8 +204,8 @@ class Wire:
                 status, _, body = self._call("POST", "/Tables", "", _encode({"TableName": name}), _OF_NEW, wait=wait)
                 try:
                     _check(status, body)
-                except ErrorResponse as refused:
-                    if refused.code == "TableAlreadyExists":
+                except ErrorResponse as error:
+                    if error.code == "TableAlreadyExists":
                         return False
                     raise
                 return True
@@ -230,12 +230,12 @@ class Wire:
         status, headers, body = self._call("GET", f"/{request.table}()", text, wait=wait)
         members = _read(status, body)
         partition, row = headers.get(f"{_NEXT}PartitionKey"), headers.get(f"{_NEXT}RowKey")
-        after = None if partition is None and row is None else (partition or "", row or "")
+        continuation = None if partition is None and row is None else (partition or "", row or "")
         try:
             entities = members["value"]
             check_ascending(entities)
-            entities = [_held(one) for one in entities] if request.select else entities
-            return EntityPage(entities, after, headers.get("Date", ""))
+            entities = [_without_nulls(entity) for entity in entities] if request.select else entities
+            return EntityPage(entities, continuation, headers.get("Date", ""))
         except (KeyError, TypeError, AttributeError):
             raise NoResponse("the answer to a query is none") from None
 
@@ -246,7 +246,7 @@ class Wire:
         text = "&".join([f"{key}={_quoted(value)}" for key, value in query.items()])
         status, headers, body = self._call("GET", "/Tables", text, wait=wait)
         try:
-            tables = [{name: str(one[name])} for one in _read(status, body)["value"]]
+            tables = [{name: str(row[name])} for row in _read(status, body)["value"]]
             return EntityPage(tables, headers.get(f"{_NEXT}TableName"), headers.get("Date", ""))
         except (KeyError, TypeError):
             raise NoResponse("the answer to a list of tables is none") from None
@@ -256,8 +256,8 @@ class Wire:
         status, answered, content = self._call(method, path, "", body or None, headers, wait=wait)
         try:
             _check(status, content)
-        except ErrorResponse as refused:
-            raise ErrorResponse(refused.status, refused.code, "", 0) from None
+        except ErrorResponse as error:
+            raise ErrorResponse(error.status, error.code, "", 0) from None
         return [answered.get("ETag")]
 
     def _transaction(self, table: str, partition: str, changes: Sequence[RowChange], wait: float) -> list[str | None]:
@@ -314,9 +314,9 @@ class Wire:
         elif isinstance(error, urllib3.exceptions.SSLError) and isinstance(error.args[0], ssl.SSLCertVerificationError):
             reason, patience = f"its certificate is not trusted: {error.args[0].verify_message}", 0.0
             reason += "; a certificate of your network goes into the file that SSL_CERT_FILE names"
-        lost = NoResponse(f"{account}: {reason}")
-        lost.patience = math.inf if self._is_reached else patience
-        return lost
+        no_response = NoResponse(f"{account}: {reason}")
+        no_response.patience = math.inf if self._is_reached else patience
+        return no_response
 
     def _retry_after(self, headers: Mapping[str, str]) -> float | None:
         """Return the seconds that the service asks to wait, in either of the two ways."""
@@ -336,7 +336,9 @@ class Wire:
 def _without_signature(record: logging.LogRecord) -> bool:
     """Take signatures out of what urllib3 logs of each request at level DEBUG."""
     if isinstance(record.args, tuple):
-        record.args = tuple([_SIGNED.sub("sig=…", one) if isinstance(one, str) else one for one in record.args])
+        record.args = tuple(
+            [_SIGNED.sub("sig=…", argument) if isinstance(argument, str) else argument for argument in record.args]
+        )
     return True
 
 
@@ -374,7 +376,7 @@ def _part(
     return _METHODS[change.kind], url + _path(table, partition, change.row), headers | _JSON, body
 
 
-def _held(entity: Entity) -> Entity:
+def _without_nulls(entity: Entity) -> Entity:
     """Return an entity without what it lacks: for properties that were selected, Azure answers null."""
     return {name: value for name, value in entity.items() if value is not None}
 

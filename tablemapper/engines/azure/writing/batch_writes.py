@@ -20,7 +20,7 @@ from .late_writes import write_in_time
 from .outcomes import LEFT, afterwards
 from .writes import TransactionTooLarge
 
-_TOGETHER = 16  # transactions
+_PARALLEL = 16  # transactions
 
 
 @attrs.define(eq=False)
@@ -28,9 +28,9 @@ class TransactionChunk:
     """Operations in one partition, which one transaction may take."""
 
     operations: Sequence[Operation]
-    written: int = 0
+    written_count: int = 0
     error: BaseException | None = None
-    followed: bool = True
+    is_followed: bool = True
     """Whether what follows from it was done."""
 
 
@@ -40,7 +40,7 @@ def insert(
     outbox: Outbox,
     size: int,
     timeout: float,
-    written: list[int],
+    counts: list[int],
 ) -> Effects[None]:
     """Insert entities: each transaction is of one partition, and has as many of them as it takes.
 
@@ -50,17 +50,17 @@ def insert(
         outbox: of the process.
         size: how many a transaction is expected to take.
         timeout: as for `write`.
-        written: gets numbers of entities that were written.
+        counts: gets numbers of entities that were written.
 
     Raises:
         EntityExists, UniqueViolation, InvalidTransaction, OutcomeUnknown: of a transaction; others may have been written.
     """
     rounds = _rounds(operations, size)
     while rounds:
-        chunks = yield from _done(current, rounds, outbox, timeout)
-        written += [chunk.written for chunk in chunks]
+        chunks = yield from _run_round(current, rounds, outbox, timeout)
+        counts += [chunk.written_count for chunk in chunks]
         errors = [chunk.error for chunk in chunks if chunk.error is not None]
-        for error in [*[one for one in errors if isinstance(one, OutcomeUnknown)], *errors]:
+        for error in [*[error for error in errors if isinstance(error, OutcomeUnknown)], *errors]:
             raise error  # (of the others it is known that nothing was written)
 
 
@@ -74,39 +74,43 @@ def in_rounds(
     """Do operations as `insert` does; return what became of all of them."""
     rounds, chunks = _rounds(operations, size), list[TransactionChunk]()
     while rounds:
-        chunks += yield from _done(current, rounds, outbox, timeout)
+        chunks += yield from _run_round(current, rounds, outbox, timeout)
     return chunks
 
 
 def _rounds(operations: Sequence[Operation], size: int) -> list[list[TransactionChunk]]:
     """Return what is to be done in each partition, one after the other: it may change the same groups."""
     places: dict[tuple[str, str], list[Operation]] = {}
-    for one in operations:
-        places.setdefault((one.model.table, one.partition), []).append(one)
-    return [_chunks(sorted(some, key=lambda one: one.row), size) for some in places.values()]
+    for operation in operations:
+        places.setdefault((operation.model.table, operation.partition), []).append(operation)
+    return [
+        _chunks(sorted(of_partition, key=lambda operation: operation.row), size) for of_partition in places.values()
+    ]
 
 
 def _chunks(operations: Sequence[Operation], size: int) -> list[TransactionChunk]:
     return [TransactionChunk(operations[at : at + size]) for at in range(0, len(operations), size)]
 
 
-def _done(
+def _run_round(
     current: CatalogueRefresher, rounds: list[list[TransactionChunk]], outbox: Outbox, timeout: float
 ) -> Effects[list[TransactionChunk]]:
     """Do the first of what is to be done in some partitions, and return that."""
-    some = rounds[:_TOGETHER]
-    chunks = [queue.pop(0) for queue in some]
-    rounds[:] = [*rounds[_TOGETHER:], *filter(None, some)]
+    queues = rounds[:_PARALLEL]
+    chunks = [queue.pop(0) for queue in queues]
+    rounds[:] = [*rounds[_PARALLEL:], *filter(None, queues)]
     following: list[CommittedIntent] = []
-    yield Parallel([_written(current, chunk, outbox, timeout, following) for chunk in chunks])
+    yield Parallel([_write_chunk(current, chunk, outbox, timeout, following) for chunk in chunks])
     says = f"{chunks[0].operations[0]} and others are written; {LEFT}"
-    if following and not (yield from afterwards(says, _followed(current, following, timeout, outbox), otherwise=False)):
+    if following and not (
+        yield from afterwards(says, _follow_up(current, following, timeout, outbox), otherwise=False)
+    ):
         for chunk in chunks:
-            chunk.followed = False
+            chunk.is_followed = False
     return chunks
 
 
-def _followed(
+def _follow_up(
     current: CatalogueRefresher, following: list[CommittedIntent], timeout: float, outbox: Outbox
 ) -> Effects[bool]:
     """Do what follows from the transactions of some chunks."""
@@ -114,7 +118,7 @@ def _followed(
     return True
 
 
-def _written(
+def _write_chunk(
     current: CatalogueRefresher,
     chunk: TransactionChunk,
     outbox: Outbox,
@@ -124,9 +128,9 @@ def _written(
     """Do the operations of a chunk, in several transactions if one is too large; keep an error."""
     operations, size = list(chunk.operations), len(chunk.operations)
     while operations:
-        some = operations[:size]
+        batch = operations[:size]
         try:
-            yield from write_in_time(current, some, outbox, timeout=timeout, following=following)
+            yield from write_in_time(current, batch, outbox, timeout=timeout, following=following)
         except TransactionTooLarge as error:
             if size == 1:
                 chunk.error = error
@@ -136,5 +140,5 @@ def _written(
         except Exception as error:
             chunk.error = error
             return
-        chunk.written += len(some)
-        operations = operations[len(some) :]
+        chunk.written_count += len(batch)
+        operations = operations[len(batch) :]

@@ -28,7 +28,7 @@ from ..tables.service import (
     RowChange,
 )
 
-_NOTED = "violation"
+_NOTES_PARTITION = "violation"
 
 
 @attrs.frozen
@@ -45,52 +45,58 @@ class DuplicateNote:
     etag: str
 
 
-def by_value(found: Iterable[DuplicateNote]) -> list[DuplicateValue]:
+def by_value(notes: Iterable[DuplicateNote]) -> list[DuplicateValue]:
     """Return the values that are held twice, each with the entities that hold it."""
     holders: dict[tuple[str, tuple[str, str]], dict[tuple[str, str], None]] = {}
-    for one in found:
-        holders.setdefault((one.label, one.value), {}).update(dict.fromkeys([one.holder, one.entity]))
-    return [DuplicateValue(label, value, tuple(several)) for (label, value), several in holders.items()]
+    for note in notes:
+        holders.setdefault((note.label, note.value), {}).update(dict.fromkeys([note.holder, note.entity]))
+    return [DuplicateValue(label, value, tuple(keys)) for (label, value), keys in holders.items()]
 
 
 def violations(table: str, timeout: float) -> Effects[list[DuplicateNote]]:
     """Return all that are noted in a catalogue."""
-    notes = yield from found(QueryEntities(table, Comparison("PartitionKey", "eq", "String", _NOTED)), timeout)
+    notes = yield from found(
+        QueryEntities(table, Comparison("PartitionKey", "eq", "String", _NOTES_PARTITION)), timeout
+    )
     return [
         DuplicateNote(
-            one["label"],
-            (one["p"], one["r"]),
-            (one["vp"], one["vr"]),
-            (one["hp"], one["hr"]),
-            one[ROW],
-            one[ETAG],
+            row["label"],
+            (row["p"], row["r"]),
+            (row["vp"], row["vr"]),
+            (row["hp"], row["hr"]),
+            row[ROW],
+            row[ETAG],
         )
-        for one in notes
+        for row in notes
     ]
 
 
-def bar(table: str, classes: OpenClasses, what: Operation, error: UniqueViolation, timeout: float) -> Effects[None]:
+def bar(
+    table: str, classes: OpenClasses, operation: Operation, error: UniqueViolation, timeout: float
+) -> Effects[None]:
     """Note that an entity cannot have a value, and bar it, if it is as it was read.
 
     Raises:
         StoreError: no answer came.
     """
-    index = classes.index(what.model, str(error.index))
+    index = classes.index(operation.model, str(error.index))
     mark = classes.marks.of[index].name
-    assert what.old is not None
+    assert operation.old is not None
     assert error.holder is not None
-    value = index.rows((what.old,))[0][:2]
-    note = {"label": index.label, "p": what.partition, "r": what.row, "vp": value[0], "vr": value[1]}
+    value = index.rows((operation.old,))[0][:2]
+    note = {"label": index.label, "p": operation.partition, "r": operation.row, "vp": value[0], "vr": value[1]}
     note |= {"hp": error.holder[0], "hr": error.holder[1]}
-    name = digest(chr(0).join((index.label, *what.key)))
-    yield from read(GroupTransaction(table, _NOTED, (RowChange("upsert", name, note),)), timeout)
-    ops = {**of_writes(what.old), mark: DUPLICATE}
-    etag = what.old[2].etag
+    name = digest(chr(0).join((index.label, *operation.key)))
+    yield from read(GroupTransaction(table, _NOTES_PARTITION, (RowChange("upsert", name, note),)), timeout)
+    ops = {**of_writes(operation.old), mark: DUPLICATE}
+    etag = operation.old[2].etag
     with suppress(NoResponse, ErrorResponse):  # (it is looked at again)
-        yield GroupTransaction(what.model.table, what.partition, (RowChange("merge", what.row, ops_member(ops), etag),))
+        yield GroupTransaction(
+            operation.model.table, operation.partition, (RowChange("merge", operation.row, ops_member(ops), etag),)
+        )
 
 
-def forget(table: str, one: DuplicateNote) -> Effects[None]:
+def forget(table: str, note: DuplicateNote) -> Effects[None]:
     """Note an entity no more."""
     with suppress(NoResponse, ErrorResponse):
-        yield GroupTransaction(table, _NOTED, (RowChange("delete", one.name, {}, one.etag),))
+        yield GroupTransaction(table, _NOTES_PARTITION, (RowChange("delete", note.name, {}, note.etag),))

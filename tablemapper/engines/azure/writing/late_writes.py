@@ -51,27 +51,27 @@ def write_in_time(
     Raises:
         OutcomeUnknown: nobody knows whether they were written, or whether what was written counts.
     """
-    classes, made = (yield from current.classes()), list[CommittedIntent]()
-    mend = _Mending(current, classes, operations, outbox, timeout, made)
+    classes, committed = (yield from current.classes()), list[CommittedIntent]()
+    mend = _Mending(current, classes, operations, outbox, timeout, committed)
     try:
-        made += yield from write(
+        committed += yield from write(
             classes, operations, outbox, maintained_limit=maintained_limit, timeout=timeout, beside=beside
         )
     except OutcomeUnknown as error:
         if (yield from mend.is_late()):
             try:
                 yield from mend.run()
-                if made:
-                    yield from carry_out_together(made, current.known, timeout, outbox)
-            except Exception as more:
-                raise error from more
+                if committed:
+                    yield from carry_out_together(committed, current.known, timeout, outbox)
+            except Exception as second_error:
+                raise error from second_error
         raise
     if (yield from mend.is_late()):
         yield from mend.run()
     if following is not None:
-        following += made
-    elif made:
-        work = carry_out_together(made, current.known, timeout, outbox)
+        following += committed
+    elif committed:
+        work = carry_out_together(committed, current.known, timeout, outbox)
         yield from afterwards(f"{operations[0]} is written; {LEFT}", work, None)
 
 
@@ -85,7 +85,7 @@ class _Mending:
     _operations: Sequence[Operation]
     _outbox: Outbox
     _timeout: float
-    _made: list[CommittedIntent]
+    _committed: list[CommittedIntent]
     """Gets what is still to be done in other partitions."""
     _doubtful: set[str] = attrs.field(factory=set)
     """The labels of what is to be built anew."""
@@ -93,8 +93,8 @@ class _Mending:
 
     def is_late(self) -> Effects[bool]:
         """Return whether others may have relied on it by now that nobody writes by these classes."""
-        now: float = yield ReadClock()
-        return now - self._classes.seen > self._outbox.times.settled
+        clock_now: float = yield ReadClock()
+        return clock_now - self._classes.seen > self._outbox.times.settled
 
     def run(self) -> Effects[None]:
         """Look at the catalogue, and give what was written all that it lacks.
@@ -104,15 +104,15 @@ class _Mending:
         """
         why = "this program stood still while it wrote, and meanwhile"
         try:
-            known = yield from self._current.look()
-            if known.head.generation == self._classes.head.generation:
+            classes = yield from self._current.look()
+            if classes.head.generation == self._classes.head.generation:
                 return
-            if known.catalogue.frozen is not None or known.names != self._classes.names:
+            if classes.catalogue.frozen is not None or classes.names != self._classes.names:
                 raise self._unknown(f"{why} the store was frozen, or a migration has copied it")
-            self._overwritten(known)
-            for one in self._operations:
-                if one.old is None and one.verb not in ("delete", "require", "build"):
-                    yield from self._added(known, one)
+            self._overwritten(classes)
+            for operation in self._operations:
+                if operation.old is None and operation.verb not in ("delete", "require", "build"):
+                    yield from self._add_entity(classes, operation)
             yield from self._built_anew()
             if self._duplicate is not None:
                 raise self._duplicate
@@ -126,21 +126,21 @@ class _Mending:
     def _unknown(self, why: str) -> OutcomeUnknown:
         return unknown(self._operations[0], why)
 
-    def _added(self, known: OpenClasses, what: Operation) -> Effects[None]:
+    def _add_entity(self, classes: OpenClasses, operation: Operation) -> Effects[None]:
         """Add an entity to what was built meanwhile, as a builder does that comes to it: unless others have done so."""
-        model = what.model
+        model = operation.model
         for attempt in range(_ATTEMPTS):
-            entity = yield from read(GetEntity(model.table, *what.key), self._timeout)
-            row = None if entity is None else known.codec(model).row(entity)
-            if row is None or marked(known.marks.built.get(model, ()), row):
+            entity = yield from read(GetEntity(model.table, *operation.key), self._timeout)
+            row = None if entity is None else classes.codec(model).row(entity)
+            if row is None or marked(classes.marks.built.get(model, ()), row):
                 return
-            build = Operation("build", model, *what.key, new=row[:-1], old=row, etag=row[2])
+            build = Operation("build", model, *operation.key, new=row[:-1], old=row, etag=row[2])
             try:
-                self._made += yield from write(known, [build], self._outbox, timeout=self._timeout)
+                self._committed += yield from write(classes, [build], self._outbox, timeout=self._timeout)
             except UniqueViolation as error:  # (it is added to the rest, and that index is built anew)
                 self._duplicate = error
                 self._doubtful.add(f"{model.name}.{error.index}")
-                yield from bar(self._outbox.catalogue, known, build, error, self._timeout)
+                yield from bar(self._outbox.catalogue, classes, build, error, self._timeout)
             except (EntityNotFound, PreconditionFailed, StoreError):
                 if attempt == _ATTEMPTS - 1:
                     raise
@@ -148,20 +148,22 @@ class _Mending:
             else:
                 return
 
-    def _overwritten(self, known: OpenClasses) -> None:
+    def _overwritten(self, classes: OpenClasses) -> None:
         """Doubt all of which nobody knows what it has of entities that were overwritten unread.
 
         By the former classes nothing was maintained from these, so all of it was built since.
         """
         unread = {
-            one.model
-            for one in self._operations
+            operation.model
+            for operation in self._operations
             if not (
-                self._classes.needs_row(one.model) or one.verb in ("insert", "require") or isinstance(one.etag, Stamp)
+                self._classes.needs_row(operation.model)
+                or operation.verb in ("insert", "require")
+                or isinstance(operation.etag, Stamp)
             )
-            if one.change is None or one.assigned is not None
+            if operation.change is None or operation.assigned is not None
         }
-        self._doubtful |= {label_of(part) for model in unread for part in parts_of(known.maintained(model))}
+        self._doubtful |= {label_of(part) for model in unread for part in parts_of(classes.maintained(model))}
 
     def _built_anew(self) -> Effects[None]:
         if labels := sorted(self._doubtful):

@@ -1,4 +1,4 @@
-"""What came of a write, in one place for each rule: of a request without an answer, of a refusal, of what fails after a commit."""
+"""Outcomes of a write, one place for each rule: no answer, a refusal, and what fails after a commit."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _EXPECTED = (*EXPECTED, DeadlineExceeded, UnknownAggregate)
 _log = logging.getLogger("tablemapper.azure")
 
 
-def unknown(what: Operation, why: str) -> OutcomeUnknown:
+def unknown(operation: Operation, why: str) -> OutcomeUnknown:
     """Return the error of an operation of which nobody knows whether it was done."""
-    message = f"{what}: {why}; it may have been written, or not: read it before you write it again"
-    return OutcomeUnknown(message, entity=what.model.name, key=what.key)
+    message = f"{operation}: {why}; it may have been written, or not: read it before you write it again"
+    return OutcomeUnknown(message, entity=operation.model.name, key=operation.key)
 
 
 def outcome(
     transaction: GroupTransaction,
-    what: Operation,
+    operation: Operation,
     patience: Deadline,
     was_done: Callable[[ErrorResponse], Effects[bool]],
 ) -> Effects[Sequence[str | None] | None]:
@@ -39,7 +39,7 @@ def outcome(
 
     Args:
         transaction: is sent again while no answer comes.
-        what: the operation, for errors.
+        operation: the operation, for errors.
         patience: up to when it is sent.
         was_done: finds out, after a refusal, whether a send before it was executed, of which no answer came.
 
@@ -54,16 +54,16 @@ def outcome(
     while True:
         try:
             etags = yield from patience.once(transaction)
-        except ErrorResponse as refused:
-            if attempt and (yield from proven(was_done(refused), partial(unknown, what))):
+        except ErrorResponse as refusal:
+            if attempt and (yield from proven(was_done(refusal), partial(unknown, operation))):
                 return []
-            judge(refused, what)
+            judge(refusal, operation)
             return None
-        except NoResponse as lost:
-            yield from proven(patience.again(attempt, lost), partial(unknown, what), str(lost))
+        except NoResponse as no_response:
+            yield from proven(patience.again(attempt, no_response), partial(unknown, operation), str(no_response))
             attempt += 1
         except Exception as error:
-            raise unknown(what, f"{type(error).__name__}: {error}") from error
+            raise unknown(operation, f"{type(error).__name__}: {error}") from error
         else:
             return etags
 
@@ -83,11 +83,11 @@ def afterwards(says: str, work: Effects[T], otherwise: T) -> Effects[T]:
         return otherwise
 
 
-def judge(refused: ErrorResponse, what: Operation) -> None:
+def judge(refusal: ErrorResponse, operation: Operation) -> None:
     """Raise for a refusal that no reading explains."""
-    if refused.code == "TableNotFound":
-        raise CorruptStore(f"{what}: {refused.gone}") from refused
-    if refused.denial:
-        raise StoreError(f"{what}: {refused.denial}")
-    if refused.status not in (404, 409, 412):
-        raise InvalidEntity(str(what), [f"the service refuses it: {refused}"])
+    if refusal.code == "TableNotFound":
+        raise CorruptStore(f"{operation}: {refusal.gone}") from refusal
+    if refusal.denial:
+        raise StoreError(f"{operation}: {refusal.denial}")
+    if refusal.status not in (404, 409, 412):
+        raise InvalidEntity(str(operation), [f"the service refuses it: {refusal}"])

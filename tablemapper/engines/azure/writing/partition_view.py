@@ -1,4 +1,4 @@
-"""What is known of a partition when a write is decided: assumed where that is possible, and read.
+"""The view of a partition by which a write is decided: assumed where that is possible, else read.
 
 At first as little is read as can be, and the rest is assumed: the row that an entity was read as, or that a new one is
 not there. The service checks that by ETags. When it refuses, everything is read.
@@ -29,7 +29,7 @@ from ..tables.service import ETAG, Entity, GetEntity
 
 
 class PartitionView:
-    """What is known of the store: `write_decision.WriteView`. What a decision asks besides is noted, and read."""
+    """The view of the store for a decision: `write_decision.WriteView`. What it asks besides is noted, and read."""
 
     def __init__(self, classes: OpenClasses, operations: Sequence[Operation], timeout: float) -> None:
         self.classes = classes
@@ -37,36 +37,36 @@ class PartitionView:
         self.table: Final = operations[0].model.table
         self.partition: Final = operations[0].partition
         self.operations = operations
-        self.shadows: list[Operation] = [self._shadow(one) for one in operations]
+        self.shadows: list[Operation] = [self._shadow(operation) for operation in operations]
         self.rows: dict[tuple[Model, str], Row | None] = {}
         self.etags: dict[str, str | None] = {}
         """By row key: what the service is to find; None: nothing."""
         self.blind: set[str] = set()
         """The entities that are written whatever is there."""
-        self.others: dict[str, Entity | None] = {}
+        self.index_rows: dict[str, Entity | None] = {}
         """Rows of indexes."""
         self.afresh: bool = False
         """Whether everything was read."""
-        self._lacking: dict[str, Model | None] = {}
+        self._missing: dict[str, Model | None] = {}
         self._ends: dict[tuple[Model, Key, int], ValueCounts] = {}
         """The values of groups after what is being decided, of which both ends are asked for."""
 
     def _shadow(self, operation: Operation) -> Operation:
         """Return an operation whose new row has all that the store has of the class."""
-        followed = self.classes.followed.get(operation.model)
-        if followed is None or not followed.checked or operation.verb == "require":
+        extension = self.classes.followed.get(operation.model)
+        if extension is None or not extension.checked or operation.verb == "require":
             return operation
-        followed.check_writable()
+        extension.check_writable()
         if operation.verb in ("delete", "build"):
             return operation
-        moved = operation.moved
+        move = operation.moved
 
         def complete(old: Row | None) -> Row:
             new = operation.new if operation.change is None else operation.change(old)
             assert new is not None
-            if moved is not None:
-                return followed.completed(new, self.row(operation.model, moved.key), moved=True)
-            return followed.completed(new, old)
+            if move is not None:
+                return extension.completed(new, self.row(operation.model, move.key), moved=True)
+            return extension.completed(new, old)
 
         return attrs.evolve(operation, change=complete)
 
@@ -75,10 +75,12 @@ class PartitionView:
         self.rows.clear()
         self.etags.clear()
         self.blind.clear()
-        self.others.clear()
+        self.index_rows.clear()
         self.afresh = afresh
-        wanted = {one.row: one.model for one in self.operations if afresh or not self._assumed(one)}
-        yield from self._read(wanted)
+        models_by_row = {
+            operation.row: operation.model for operation in self.operations if afresh or not self._assumed(operation)
+        }
+        yield from self._read(models_by_row)
 
     def _assumed(self, operation: Operation) -> bool:
         """Assume the row of an operation, if that is possible."""
@@ -86,9 +88,9 @@ class PartitionView:
         etag, old = operation.etag, operation.old
         if etag is None and operation.entity is not None and operation.change is None:
             # (Whatever is there is to be written: that it is what was read, is likely. A request that comes late is refused.)
-            last = stored_row(operation.entity)
-            if last is not None and last[:2] == operation.key:
-                old, etag = last, last[2]
+            last_row = stored_row(operation.entity)
+            if last_row is not None and last_row[:2] == operation.key:
+                old, etag = last_row, last_row[2]
         if operation.verb == "insert":
             self.rows[place], self.etags[operation.row] = None, None
             return True
@@ -114,53 +116,53 @@ class PartitionView:
         hidden = len(row) == self.classes.codec(model).width and isinstance(row[-1], HiddenProperties)
         return hidden and isinstance(row[2], Stamp)
 
-    def _read(self, wanted: Mapping[str, Model | None]) -> Effects[None]:
+    def _read(self, models_by_row: Mapping[str, Model | None]) -> Effects[None]:
         """Read rows of the partition: entities and groups of a model, or others."""
-        works = [read(GetEntity(self.table, self.partition, row), self.timeout) for row in wanted]
-        kept = [(row, one) for row, model in wanted.items() for one in self._keepers(row, model)]
-        works += [read(GetEntity(keeper.table, self.partition, row), self.timeout) for row, keeper in kept]
-        found = yield from side_by_side(works)
+        works = [read(GetEntity(self.table, self.partition, row), self.timeout) for row in models_by_row]
+        keeper_rows = [(row, keeper) for row, model in models_by_row.items() for keeper in self._keepers(row, model)]
+        works += [read(GetEntity(keeper.table, self.partition, row), self.timeout) for row, keeper in keeper_rows]
+        entities = yield from side_by_side(works)
         fields: dict[str, Entity] = {}
-        for (row, keeper), group in zip(kept, found[len(wanted) :], strict=True):
+        for (row, keeper), group in zip(keeper_rows, entities[len(models_by_row) :], strict=True):
             fields.setdefault(row, {}).update(keeper.members(group))
-        carried = {one.row: one.old for one in self.operations if one.old is not None}
-        for (row, model), entity in zip(wanted.items(), found, strict=False):
+        carried = {operation.row: operation.old for operation in self.operations if operation.old is not None}
+        for (row, model), entity in zip(models_by_row.items(), entities, strict=False):
             if model is None:
-                self.others[row] = entity
+                self.index_rows[row] = entity
                 continue
             self.etags[row] = None if entity is None else entity[ETAG]
-            claimed = entity is not None and self.classes.claims(model, self.partition, row)
-            whole = None if not claimed or entity is None else {**entity, **fields.get(row, {})}
-            held = None if whole is None else self.classes.codec(model).row(whole)
-            if held is not None and (old := carried.get(row)) is not None and same_write(model, old, held):
-                held = (*held[:2], old[2], *held[FIRST:])  # (what moved its ETag changed nothing)
-            self.rows[model, row] = held
+            is_of_class = entity is not None and self.classes.claims(model, self.partition, row)
+            full_entity = None if not is_of_class or entity is None else {**entity, **fields.get(row, {})}
+            row_read = None if full_entity is None else self.classes.codec(model).row(full_entity)
+            if row_read is not None and (old := carried.get(row)) is not None and same_write(model, old, row_read):
+                row_read = (*row_read[:2], old[2], *row_read[FIRST:])  # (what moved its ETag changed nothing)
+            self.rows[model, row] = row_read
 
     def _keepers(self, row: str, model: Model | None) -> Sequence[RollupField]:
         """Return where the maintained fields of an entity are, if a caller gets them with what a change makes of it."""
-        is_shown = any(one.row == row and one.change is not None for one in self.operations)
+        is_shown = any(operation.row == row and operation.change is not None for operation in self.operations)
         return self.classes.keepers(model) if is_shown and model is not None else ()
 
     def decide(self, maintained_limit: int | None) -> Effects[Decision]:
         """Return what the operations change, once all is known that this depends on."""
         while True:
-            self._lacking.clear()
+            self._missing.clear()
             self._ends.clear()
             try:
                 decision = decide(self.classes, self.shadows, self, 0, maintained_limit)
-                for aggregate, key, slot, more in decision.values:
-                    self.values(aggregate, key, {slot: more})
+                for aggregate, key, slot, counts in decision.values:
+                    self.values(aggregate, key, {slot: counts})
                 if self.afresh:
                     for index, rows in decision.changes.indexes.items():
-                        for one in rows.deletes:
-                            self._other(local_key(index, one))
+                        for deleted_row in rows.deletes:
+                            self._index_row(local_key(index, deleted_row))
             except Exception:
-                if not self._lacking:
+                if not self._missing:
                     raise
             else:
-                if not self._lacking:
+                if not self._missing:
                     return decision
-            yield from self._read(dict(self._lacking))
+            yield from self._read(dict(self._missing))
 
     # -- `write_decision.WriteView`
 
@@ -169,7 +171,7 @@ class PartitionView:
             raise AssertionError(f"{model.name} {key} is in another partition")
         place = model, key[1]
         if place not in self.rows:
-            self._lacking[key[1]] = model
+            self._missing[key[1]] = model
             return None
         return self.rows[place]
 
@@ -184,14 +186,14 @@ class PartitionView:
             )
         return (*row[2:-1], hidden.state)
 
-    def values(self, aggregate: AggregateMaintenance, key: Key, more: Counts) -> ValueCounts:
+    def values(self, aggregate: AggregateMaintenance, key: Key, counts: Counts) -> ValueCounts:
         """Return how often each live value of a group is there, with the pages that changes need."""
         row = self.row(aggregate.model, key)
         values = ValueCounts(key, b"" if row is None else row[-1].values)
-        for page, number in values.needed(more).items():
-            found = self._other(page)
-            if page not in self._lacking:
-                values.take(number, found)
+        for page, number in values.needed(counts).items():
+            page_row = self._index_row(page)
+            if page not in self._missing:
+                values.take(number, page_row)
         return values
 
     def extreme(
@@ -205,7 +207,7 @@ class PartitionView:
         place = aggregate.model, key, slot
         if place not in self._ends:
             values = self.values(aggregate, key, {slot: change})
-            if self._lacking:
+            if self._missing:
                 return None
             values.add({slot: change})
             self._ends[place] = values
@@ -214,25 +216,25 @@ class PartitionView:
     def holder(self, index: IndexMaintenance, partition: str, row: str) -> Key | None:
         if not self.afresh:
             return None
-        found = self._other(local_key(index, (partition, row, partition, "")))
-        return None if found is None else (partition, found[BASE_ROW])
+        index_row = self._index_row(local_key(index, (partition, row, partition, "")))
+        return None if index_row is None else (partition, index_row[BASE_ROW])
 
-    def _other(self, row: str) -> Entity | None:
-        if row not in self.others:
-            self._lacking[row] = None
+    def _index_row(self, row: str) -> Entity | None:
+        if row not in self.index_rows:
+            self._missing[row] = None
             return None
-        return self.others[row]
+        return self.index_rows[row]
 
 
-def same_write(model: Model, one: Row, other: Row) -> bool:
+def same_write(model: Model, row: Row, other: Row) -> bool:
     """Return whether two rows of an entity are of one write, and nobody has changed since what it wrote.
 
     Other programs keep the property that says of which write it is.
     """
-    ours, theirs = one[-1], other[-1]
-    if not isinstance(ours, HiddenProperties) or not isinstance(theirs, HiddenProperties) or len(one) != len(other):
+    ours, theirs = row[-1], other[-1]
+    if not isinstance(ours, HiddenProperties) or not isinstance(theirs, HiddenProperties) or len(row) != len(other):
         return False
     if not ours.op or (ours.op, ours.undeclared, ours.ticks) != (theirs.op, theirs.undeclared, theirs.ticks):
         return False
     maintained = {model.position[field.name] for field in model.maintained}  # (from other entities)
-    return all(one[at] == other[at] for at in range(FIRST, len(one) - 1) if at not in maintained)
+    return all(row[at] == other[at] for at in range(FIRST, len(row) - 1) if at not in maintained)

@@ -61,7 +61,7 @@ from .outcomes import afterwards, judge, outcome, unknown
 from .partition_view import PartitionView, same_write
 
 _BODY = 3_500_000  # bytes of a transaction
-_BESIDE = 2  # an intent, and a note
+_EXTRAS = 2  # an intent, and a note
 _UNKNOWN = Stamp("W/\"datetime'1601-01-01T00%3A00%3A00Z'\"")
 """Of an entity that somebody else has written since."""
 _log = logging.getLogger("tablemapper.azure")
@@ -106,30 +106,30 @@ def write(
         and (yield from _assign(classes, operations[0], outbox, Deadline(began + timeout)))
     ):
         return []
-    known = PartitionView(classes, operations, timeout)
-    yield from known.begin()
+    view = PartitionView(classes, operations, timeout)
+    yield from view.begin()
     for attempt in range(ATTEMPTS):
         try:
-            decision = yield from known.decide(maintained_limit)
+            decision = yield from view.decide(maintained_limit)
         except (UniqueViolation, StalePages) as error:
             if (isinstance(error, UniqueViolation) and error.holder is not None) or attempt == ATTEMPTS - 1:
                 raise
             # (An entity has its value itself, or a group its pages: somebody wrote between two readings.)
             yield delay(attempt // 4)
-            yield from known.begin(afresh=True)
+            yield from view.begin(afresh=True)
             continue
-        made = _Transaction(classes, known, decision, outbox.new_op())
+        tx = _Transaction(classes, view, decision, outbox.new_op())
         for change in beside:
-            made.put_first((yield from change()))
-        patience = Deadline(began + known.timeout)
-        etags = yield from _Attempt(made, known, outbox, patience).run()
+            tx.put_first((yield from change()))
+        patience = Deadline(began + view.timeout)
+        etags = yield from _Attempt(tx, view, outbox, patience).run()
         if etags is not None:
-            made.tell(etags, operations)
-            etag = None if patience.doubt else etags.get(made.intent.row)
-            return [CommittedIntent(made.intent, patience.until, etag)] if made.intent else []
+            tx.tell(etags, operations)
+            etag = None if patience.doubt else etags.get(tx.intent.row)
+            return [CommittedIntent(tx.intent, patience.until, etag)] if tx.intent else []
         if attempt:
             yield delay(attempt // 4)
-        yield from known.begin(afresh=True)
+        yield from view.begin(afresh=True)
     raise StoreLocked(
         f"{operations[0]}: others wrote the same partition {ATTEMPTS} times meanwhile; nothing was written"
     )
@@ -148,15 +148,15 @@ def _assign(classes: OpenClasses, what: Operation, outbox: Outbox, patience: Dea
     if (assigned := what.assigned()) is None:
         return False
     members: Entity = {OP: outbox.new_op()}
-    stored = classes.codec(model).stored
+    codec_types = classes.codec(model).stored
     for name, value in assigned.items():
-        members |= members_of(as_stored(model.declaration.field(name), stored), value)
+        members |= members_of(as_stored(model.declaration.field(name), codec_types), value)
     etag = "*" if what.etag is None else what.etag.etag
     merge = GroupTransaction(model.table, what.partition, (RowChange("merge", what.row, members, etag),))
 
     def was_done(_: ErrorResponse) -> Effects[bool]:
-        found = yield from read(GetEntity(model.table, what.partition, what.row), outbox.times.deadline)
-        if found is not None and found.get(OP) == members[OP]:
+        entity = yield from read(GetEntity(model.table, what.partition, what.row), outbox.times.deadline)
+        if entity is not None and entity.get(OP) == members[OP]:
             return True
         raise unknown(what, "an answer was lost, and the entity was written since")
 
@@ -169,12 +169,12 @@ def _assign(classes: OpenClasses, what: Operation, outbox: Outbox, patience: Dea
 class _Transaction:
     """The changes of one attempt."""
 
-    def __init__(self, classes: OpenClasses, known: PartitionView, decision: Decision, op: str) -> None:
+    def __init__(self, classes: OpenClasses, view: PartitionView, decision: Decision, op: str) -> None:
         self._classes = classes
-        self._known = known
+        self._view = view
         self.decision = decision
         self.op = op
-        intent = Intent(known.table, known.partition, op)
+        intent = Intent(view.table, view.partition, op)
         self.outer = outer_of(classes.outer, classes.marks, decision.entities, self._changed_groups(), intent)
         self.changes: list[RowChange] = [self._entity(one) for one in decision.entities if not self._is_in_group(one)]
         indexes = [
@@ -182,7 +182,7 @@ class _Transaction:
             for index, rows in decision.changes.indexes.items()
             for change in self._index(index, rows.deletes, rows.puts, rows.rewrites)
         ]
-        self.changes += list(self._groups(MAX_CHANGES - len(self.changes) - len(indexes) - _BESIDE))
+        self.changes += list(self._groups(MAX_CHANGES - len(self.changes) - len(indexes) - _EXTRAS))
         self.changes += indexes
         self.intent = self.outer.intent
         if self.intent:
@@ -190,14 +190,14 @@ class _Transaction:
                 self.changes.append(self.intent.change("C"))
             except IntentTooLarge:
                 raise TransactionTooLarge(
-                    f"{len(known.operations)} operations have too much in indexes of other partitions for one entity group "
+                    f"{len(view.operations)} operations have too much in indexes of other partitions for one entity group "
                     "transaction; split it, or let an index include less"
                 ) from None
         self._check()
 
     def _changed_groups(self) -> Iterable[tuple[Model, Key, Row | None, Row | None]]:
         for (model, key), change in self.decision.groups.items():
-            yield model, key, self._known.rows[model, key[1]], None if change.new is None else change.new[:-1]
+            yield model, key, self._view.rows[model, key[1]], None if change.new is None else change.new[:-1]
 
     def put_first(self, change: RowChange) -> None:
         """Add a change of a row that nobody else writes: in doubt it says what came of the transaction."""
@@ -206,15 +206,15 @@ class _Transaction:
 
     def _is_in_group(self, change: EntityChange) -> bool:
         """Return whether an operation requires a group that the transaction changes, under its ETag."""
-        return change.operation.verb == "require" and (change.operation.model, change.operation.key) in self._changed
+        return change.operation.verb == "require" and (change.operation.model, change.operation.key) in self._touched
 
     @property
-    def _changed(self) -> set[tuple[Model, Key]]:
-        return {*self.decision.groups, *[(one.model, key) for one, key, _, _ in self.decision.values]}
+    def _touched(self) -> set[tuple[Model, Key]]:
+        return {*self.decision.groups, *[(aggregate.model, key) for aggregate, key, _, _ in self.decision.values]}
 
     def _entity(self, change: EntityChange) -> RowChange:
         operation, row = change.operation, change.operation.row
-        etag = self._known.etags[row]
+        etag = self._view.etags[row]
         if operation.verb == "require":
             return RowChange("merge", row, {}, etag)
         if change.new is None:
@@ -237,50 +237,50 @@ class _Transaction:
         members |= {**hidden_of(change.old).unchanged(members), **undeclared, **ops_member(ops), OP: self.op}
         if etag is not None:
             return RowChange("replace", row, members, etag)
-        return RowChange("upsert" if row in self._known.blind else "insert", row, members)
+        return RowChange("upsert" if row in self._view.blind else "insert", row, members)
 
     def _original(self, change: EntityChange) -> Operation:
-        return self._known.operations[self.decision.entities.index(change)]
+        return self._view.operations[self.decision.entities.index(change)]
 
     def _groups(self, room: int) -> Iterable[RowChange]:
         """Yield the changes of groups, and of as many pages of their values as there is room for beside these."""
-        counted: dict[tuple[Model, Key], tuple[AggregateMaintenance, dict[int, Mapping[Any, int]]]] = {}
-        for aggregate, key, slot, more in self.decision.values:
-            counted.setdefault((aggregate.model, key), (aggregate, {}))[1][slot] = more
-        places = {**self.decision.groups, **counted}
+        counts: dict[tuple[Model, Key], tuple[AggregateMaintenance, dict[int, Mapping[Any, int]]]] = {}
+        for aggregate, key, slot, value_changes in self.decision.values:
+            counts.setdefault((aggregate.model, key), (aggregate, {}))[1][slot] = value_changes
+        places = {**self.decision.groups, **counts}
         room -= len(places)
         for place in places:
             model, key = place
             change = self.decision.groups.get(place)
-            held = self._known.rows[model, key[1]]
-            etag = self._known.etags[key[1]]
-            if change is None and held is None:
+            group_row = self._view.rows[model, key[1]]
+            etag = self._view.etags[key[1]]
+            if change is None and group_row is None:
                 continue
             packed = b""
-            if place in counted:
-                values = self._known.values(counted[place][0], key, counted[place][1])
-                values.add(counted[place][1])
+            if place in counts:
+                values = self._view.values(counts[place][0], key, counts[place][1])
+                values.add(counts[place][1])
                 values.settle(max(room, 0))
                 packed = checked(values, model.name, key)
                 pages = values.changes()
                 room -= len(pages)
                 yield from pages
             if change is None:
-                assert held is not None
-                *row, state = *held[:-1], held[-1].state
+                assert group_row is not None
+                *row, state = *group_row[:-1], group_row[-1].state
             elif change.new is not None:
                 *row, state = change.new
             else:
                 yield RowChange("delete", key[1], {}, etag)
                 continue
-            ops = self.outer.groups.get(place, of_writes(held))
+            ops = self.outer.groups.get(place, of_writes(group_row))
             members = {**self._classes.codec(model).group(tuple(row), state, packed), **ops_member(ops), OP: self.op}
             yield RowChange("insert", key[1], members) if etag is None else RowChange("replace", key[1], members, etag)
 
     def _index(
         self, index: IndexMaintenance, deletes: Sequence[Row], puts: Sequence[Row], rewrites: Sequence[Row]
     ) -> Iterable[RowChange]:
-        gone = {local_key(index, row): row for row in deletes}
+        deleted = {local_key(index, row): row for row in deletes}
 
         stored = self._classes.codec(index.owner).stored
 
@@ -289,25 +289,25 @@ class _Transaction:
 
         for row in puts:
             key = local_key(index, row)
-            passed = gone.pop(key, None) is not None  # (from one entity of the transaction to another)
-            yield RowChange("insert" if index.model.unique and not passed else "upsert", key, members(row))
+            is_passed_on = deleted.pop(key, None) is not None  # (from one entity of the transaction to another)
+            yield RowChange("insert" if index.model.unique and not is_passed_on else "upsert", key, members(row))
         for row in rewrites:
             yield RowChange("upsert", local_key(index, row), members(row))
-        for key in gone:
-            if self._known.others.get(key, self) is None:
+        for key in deleted:
+            if self._view.index_rows.get(key, self) is None:
                 _log.warning("%s: the row %r was missing", index.label, key)
             else:
                 yield RowChange("delete", key, {}, "*")
 
     def _check(self) -> None:
-        operations = self._known.operations
-        more = len(self.changes) - len(self.decision.entities)
+        operations = self._view.operations
+        row_count = len(self.changes) - len(self.decision.entities)
         if len(self.changes) > MAX_CHANGES:
             raise TransactionTooLarge(
-                f"{len(operations)} operations write {more} rows of indexes and aggregates in their partition, too: more "
+                f"{len(operations)} operations write {row_count} rows of indexes and aggregates in their partition, too: more "
                 f"than {MAX_CHANGES} in one entity group transaction; split it"
             )
-        size = sum(len(msgspec.json.encode(one.members)) for one in self.changes) if len(self.changes) > 3 else 0
+        size = sum(len(msgspec.json.encode(change.members)) for change in self.changes) if len(self.changes) > 3 else 0
         if size > _BODY:
             raise TransactionTooLarge(
                 f"{len(operations)} operations make {size:,} bytes, of which a transaction takes {_BODY:,}; split it"
@@ -315,22 +315,22 @@ class _Transaction:
 
     def tell(self, etags: Mapping[str, str | None], operations: Sequence[Operation]) -> None:
         """Give the operations what was stored, with the ETags by row key; what has none has one that nobody knows."""
-        written = self.written()
+        rows = self.rows_written()
         for operation, change in zip(operations, self.decision.entities, strict=True):
             operation.old = change.old
-            if (row := written.get(operation.row)) is not None:
+            if (row := rows.get(operation.row)) is not None:
                 etag = etags.get(operation.row)
                 operation.new = (*row[:2], _UNKNOWN if etag is None else Stamp(etag), *row[FIRST:])
 
-    def written(self) -> dict[str, Row]:
+    def rows_written(self) -> dict[str, Row]:
         """Return the entities that the transaction leaves, as they are read, by row key."""
         rows: dict[str, Row] = {}
         for change, ops in zip(self.decision.entities, self.outer.ops, strict=True):
             if change.new is not None and change.operation.verb != "require":
                 hidden = hidden_of(change.old)
                 members = self._classes.codec(change.operation.model).members(change.new) if hidden.ticks else {}
-                kept = HiddenProperties(self.op, hidden.undeclared, ops, ticks=hidden.unchanged(members))
-                rows[change.operation.row] = (*change.new, kept)
+                state = HiddenProperties(self.op, hidden.undeclared, ops, ticks=hidden.unchanged(members))
+                rows[change.operation.row] = (*change.new, state)
         return rows
 
     def commit(self, pending: str | None, finished: Sequence[FinishedIntent] = ()) -> GroupTransaction:
@@ -338,8 +338,8 @@ class _Transaction:
         changes = list(self.changes)
         if pending is not None:
             changes[-1] = self.intent.change("C", pending)
-        changes += [RowChange("delete", one.row, {}, one.etag) for one in finished]
-        return GroupTransaction(self._known.table, self._known.partition, tuple(changes))
+        changes += [RowChange("delete", intent.row, {}, intent.etag) for intent in finished]
+        return GroupTransaction(self._view.table, self._view.partition, tuple(changes))
 
     def keeps(self, holder: Key, take: ReserveValue) -> bool:
         """Return whether an entity that is written, too, has a value before and after, which another one is to take."""
@@ -347,8 +347,8 @@ class _Transaction:
         value = take.partition, take.row
         if any(row[:2] == value and row[2:4] == holder for row in puts):
             return False
-        after = [change.new for change in self.decision.entities if change.new is not None and change.new[:2] == holder]
-        return any(row[:2] == value for row in index.rows(after))
+        final = [change.new for change in self.decision.entities if change.new is not None and change.new[:2] == holder]
+        return any(row[:2] == value for row in index.rows(final))
 
     def taken_by(self, holder: Key, take: ReserveValue) -> UniqueViolation:
         """Return the error of a value that another entity has."""
@@ -360,7 +360,7 @@ class _Transaction:
 class _Attempt:
     """One attempt to write: what is sent before the transaction, the transaction, and what follows it."""
 
-    made: _Transaction
+    tx: _Transaction
     known: PartitionView
     outbox: Outbox
     patience: Deadline
@@ -371,23 +371,23 @@ class _Attempt:
 
     @property
     def intent(self) -> Intent:
-        return self.made.intent
+        return self.tx.intent
 
     def run(self) -> Effects[Mapping[str, str | None] | None]:
         """Return the ETags of what was written, by row key; None: nothing was written, as others were faster."""
-        intent, known = self.intent, self.known
+        intent, view = self.intent, self.known
         try:
             yield from self.patience.check()
             if not intent:
                 return (yield from self._commit())
-            yield from check_room(intent, known.classes.aggregates, self.outbox, known.timeout)
+            yield from check_room(intent, view.classes.aggregates, self.outbox, view.timeout)
             yield from self.outbox.name(self.patience, intent)
-            take = kept_behind(self._take(), [intent], "X", self.patience, known.timeout, self.outbox)
+            take = kept_behind(self._take(), [intent], "X", self.patience, view.timeout, self.outbox)
             if intent.takes and not (yield from take):
                 return None
             yield from self.patience.check()
         except DeadlineExceeded:
-            raise StoreError(f"{known.operations[0]}: the service does not answer; nothing was written") from None
+            raise StoreError(f"{view.operations[0]}: the service does not answer; nothing was written") from None
         etags = yield from self._commit_with_finished()
         if etags is None:
             if self.pending is not None:
@@ -404,24 +404,24 @@ class _Attempt:
         Raises:
             UniqueViolation: another entity has one.
         """
-        intent, known = self.intent, self.known
+        intent, view = self.intent, self.known
         try:
             (self.pending,) = yield GroupTransaction(intent.table, intent.partition, (intent.change("P"),))
         except NoResponse:  # (the next attempt is another write; who sweeps finds this one, if it is there)
             return False
-        except ErrorResponse as refused:
-            judge(refused, known.operations[0])
+        except ErrorResponse as refusal:
+            judge(refusal, view.operations[0])
             return False
-        reservations = Reservations(intent, self.patience, known.timeout)
-        taken = yield from side_by_side([reservations.take(one) for one in intent.takes])
-        if all(one == "taken" for one in taken):
+        reservations = Reservations(intent, self.patience, view.timeout)
+        results = yield from side_by_side([reservations.take(take) for take in intent.takes])
+        if all(result == "taken" for result in results):
             return True
         yield from self._give_up()
-        if known.afresh:  # (else the error may be another one: that of the entity itself comes first)
-            own = {(known.partition, one.row) for one in known.operations}
-            for one, holder in zip(intent.takes, taken, strict=True):
-                if isinstance(holder, tuple) and (holder not in own or self.made.keeps(holder, one)):
-                    raise self.made.taken_by(holder, one)
+        if view.afresh:  # (else the error may be another one: that of the entity itself comes first)
+            written_keys = {(view.partition, operation.row) for operation in view.operations}
+            for take, holder in zip(intent.takes, results, strict=True):
+                if isinstance(holder, tuple) and (holder not in written_keys or self.tx.keeps(holder, take)):
+                    raise self.tx.taken_by(holder, take)
         return False
 
     def _give_up(self) -> Effects[None]:
@@ -443,8 +443,8 @@ class _Attempt:
         while True:
             try:
                 yield GroupTransaction(self.intent.table, self.intent.partition, (self.intent.change("X", etag),))
-            except NoResponse as lost:
-                yield from self.patience.again(attempt, lost)
+            except NoResponse as no_response:
+                yield from self.patience.again(attempt, no_response)
                 attempt += 1
             except ErrorResponse:  # (it was fenced by others)
                 return
@@ -455,7 +455,7 @@ class _Attempt:
 
     def _commit_with_finished(self) -> Effects[Mapping[str, str | None] | None]:
         """Commit, and delete what earlier writes have left in the partition that is finished, if that is there."""
-        places, room = self.outbox.places, MAX_CHANGES - len(self.made.changes)
+        places, room = self.outbox.places, MAX_CHANGES - len(self.tx.changes)
         if not self.known.afresh:  # (a first attempt may have been refused for them: who sweeps was faster)
             self.finished = places.take(self.intent.place, room)
         are_gone = False
@@ -471,35 +471,35 @@ class _Attempt:
 
     def _commit(self) -> Effects[Mapping[str, str | None] | None]:
         """Send the transaction until it is known what came of it; None: it was refused, and nothing was written."""
-        made, what = self.made, self.known.operations[0]
-        if not made.changes:
+        tx, first = self.tx, self.known.operations[0]
+        if not tx.changes:
             return {}
-        etags = yield from outcome(made.commit(self.pending, self.finished), what, self.patience, self._was_done)
+        etags = yield from outcome(tx.commit(self.pending, self.finished), first, self.patience, self._was_done)
         if etags is None:
             return None
         if etags:
-            return dict(zip([change.row for change in made.changes], etags[: len(made.changes)], strict=True))
-        return (yield from afterwards(f"{what} is written; its ETag is not known", _etags(made, self.known), {}))
+            return dict(zip([change.row for change in tx.changes], etags[: len(tx.changes)], strict=True))
+        return (yield from afterwards(f"{first} is written; its ETag is not known", _etags(tx, self.known), {}))
 
-    def _was_done(self, refused: ErrorResponse) -> Effects[bool]:
+    def _was_done(self, refusal: ErrorResponse) -> Effects[bool]:
         """Return whether the transaction was executed by a send of which the answer was lost.
 
         Raises:
             OutcomeUnknown: nobody knows.
         """
         if not self.intent:
-            return (yield from _was_done(self.made, self.known, refused))
+            return (yield from _was_done(self.tx, self.known, refusal))
         intent, attempt = self.intent, 0
         while True:
-            found = yield from read(GetEntity(intent.table, intent.partition, intent.row), self.known.timeout)
-            if found is not None and found["state"] != "P":
-                return found["state"] in ("C", "D")
-            late = found is None and (yield from self.outbox.is_late(self.patience))
-            if late and (yield from _was_done(self.made, self.known, refused)):  # (it was carried out, and is gone)
+            entity = yield from read(GetEntity(intent.table, intent.partition, intent.row), self.known.timeout)
+            if entity is not None and entity["state"] != "P":
+                return entity["state"] in ("C", "D")
+            late = entity is None and (yield from self.outbox.is_late(self.patience))
+            if late and (yield from _was_done(self.tx, self.known, refusal)):  # (it was carried out, and is gone)
                 return True
             try:  # (from then on it never can be)
                 yield GroupTransaction(
-                    intent.table, intent.partition, (intent.change("X", None if found is None else found[ETAG]),)
+                    intent.table, intent.partition, (intent.change("X", None if entity is None else entity[ETAG]),)
                 )
                 self.pending = None if self.pending is None else "*"
                 return False
@@ -511,38 +511,38 @@ class _Attempt:
                 attempt += 1
 
 
-def _was_done(made: _Transaction, known: PartitionView, refused: ErrorResponse) -> Effects[bool]:
+def _was_done(tx: _Transaction, view: PartitionView, refusal: ErrorResponse) -> Effects[bool]:
     """Return whether a transaction was executed by a send of which the answer was lost.
 
     Raises:
         OutcomeUnknown: the entity was written since, so nobody knows.
     """
-    written = [one for one in made.changes if OP in one.members] or [
-        one for one in made.changes if one.kind == "delete"
+    changes = [change for change in tx.changes if OP in change.members] or [
+        change for change in tx.changes if change.kind == "delete"
     ]
-    if not written:  # (conditions alone change nothing)
+    if not changes:  # (conditions alone change nothing)
         return False
-    one = written[0]
-    if one.kind == "delete":  # (others may have deleted some of them)
-        works = [read(GetEntity(known.table, known.partition, each.row), known.timeout) for each in written]
-        left = [(each, e) for each, e in zip(written, (yield from side_by_side(works)), strict=True) if e is not None]
-        if not left or all(each.if_match == e[ETAG] for each, e in left):
-            return not left
-        raise unknown(known.operations[0], "an answer was lost, and an entity was written since")
-    found = yield from read(GetEntity(known.table, known.partition, one.row), known.timeout)
-    if found is not None and found.get(OP) == made.op:
+    first = changes[0]
+    if first.kind == "delete":  # (others may have deleted some of them)
+        works = [read(GetEntity(view.table, view.partition, item.row), view.timeout) for item in changes]
+        live = [(item, e) for item, e in zip(changes, (yield from side_by_side(works)), strict=True) if e is not None]
+        if not live or all(item.if_match == e[ETAG] for item, e in live):
+            return not live
+        raise unknown(view.operations[0], "an answer was lost, and an entity was written since")
+    entity = yield from read(GetEntity(view.table, view.partition, first.row), view.timeout)
+    if entity is not None and entity.get(OP) == tx.op:
         return True
-    if refused.status == 412 and found is not None and one.if_match == found[ETAG]:  # (no ETag comes back)
+    if refusal.status == 412 and entity is not None and first.if_match == entity[ETAG]:  # (no ETag comes back)
         return False
-    raise unknown(known.operations[0], "an answer was lost, and the entity was written since")
+    raise unknown(view.operations[0], "an answer was lost, and the entity was written since")
 
 
-def _etags(made: _Transaction, known: PartitionView) -> Effects[dict[str, str | None]]:
+def _etags(tx: _Transaction, view: PartitionView) -> Effects[dict[str, str | None]]:
     """Return the ETags of entities that were written, by row key, without those that others have changed since."""
-    written, models = made.written(), {one.row: one.model for one in known.operations}
-    works = [read(GetEntity(known.table, known.partition, row), known.timeout) for row in written]
+    rows, models = tx.rows_written(), {operation.row: operation.model for operation in view.operations}
+    works = [read(GetEntity(view.table, view.partition, row), view.timeout) for row in rows]
     etags: dict[str, str | None] = {}
-    for (key, row), entity in zip(written.items(), (yield from side_by_side(works)), strict=True):
-        if entity is not None and same_write(models[key], row, known.classes.codec(models[key]).row(entity)):
+    for (key, row), entity in zip(rows.items(), (yield from side_by_side(works)), strict=True):
+        if entity is not None and same_write(models[key], row, view.classes.codec(models[key]).row(entity)):
             etags[key] = entity[ETAG]
     return etags
