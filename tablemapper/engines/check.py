@@ -447,7 +447,7 @@ class ConsistencyCheck:
 
 def _remedy(model: Model, row: Row) -> str:
     """Return what to do with an entity that contradicts itself: one whose key is none has no fields to be written with."""
-    if is_key(model.declaration.templates, row[:2]):
+    if not all(isinstance(text, str) for text in row[:2]) or is_key(model.declaration.templates, row[:2]):
         return RESTORE
     return f"delete it: store.delete(tm.KeyOf({model.name}, {row[0]!r}, {row[1]!r}))"
 

@@ -74,12 +74,12 @@ def is_key(templates: Sequence[Template], key: Sequence[str]) -> bool:
         values: dict[str, Any] = {}
         for template, text in zip(templates, key, strict=True):
             values |= template.decode(text)
-        values = moments(templates, key) | values
+        starts = moments(templates, key)
         return all(
-            piece == slot.written(values[slot.field])
+            piece == slot.written(values[slot.field] if slot.field in values else starts[slot.field])
             for template, text in zip(templates, key, strict=True)
             for slot, piece in template.pieces(text)
-            if slot.field in values
+            if slot.field in values or (slot.field in starts and slot.interval)  # (a start has no hash, and no shard)
         )
     except _FAULTS:
         return False

@@ -267,7 +267,7 @@ class Migration:
         """Remove a field, an index, an aggregate or a class. Contracting the migration deletes its data.
 
         Args:
-            what: the field, index, aggregate or class, of the old shape.
+            target: the field, index, aggregate or class, of the old shape.
 
         Raises:
             InvalidMigration: when the script is loaded, if it is not in the old shape.

@@ -66,7 +66,8 @@ class Explained:
 def _faults(plan: Plan, sql: str, lines: list[str]) -> Iterator[str]:
     if any("AUTOMATIC" in line for line in lines):
         yield "no index of SQLite's own"
-    if any("TEMP B-TREE" in line for line in lines) and not (plan.sorted or "DISTINCT" in sql):
+    grouped = "GROUP BY" in sql  # (of totals, which have no order)
+    if any("TEMP B-TREE" in line for line in lines) and not (plan.sorted or "DISTINCT" in sql or grouped):
         yield "no sort"
     if " IN ()" in sql:  # (nothing is in it, so nothing is read)
         return

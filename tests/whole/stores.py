@@ -17,7 +17,7 @@ _NOW = 1_767_225_600_000_000
 _SMALL: dict[str, dict[str, int]] = {
     "engines.sqlite.rows.atomic_load": {"_CHUNK": 2},
     "engines.sqlite.rows.reads": {"_CHUNK": 2, "_FIRST": 2},
-    "engines.sqlite.rows.catalogue_cache": {"_FEW": 1, "_SOME": 2},
+    "engines.sqlite.rows.catalogue_cache": {"_FEW": 1, "_MOST_KEYS": 2},
     "engines.sqlite.rows.writes": {"_CHUNK": 2},
     "engines.sqlite.sql.filters": {"MAX_LIST": 2},
     "engines.sqlite.sql.ranges": {"_FEW": 1},

@@ -15,6 +15,7 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.engines.azure import freeze_barrier
+from tablemapper.engines.azure.catalogue import open_classes
 from tablemapper.engines.azure.catalogue.open_classes import CatalogueRefresher, OpenClasses
 from tablemapper.engines.azure.catalogue.opening import open_catalogue
 from tablemapper.engines.azure.cross_partition.outbox import Deadline, Outbox, Timing
@@ -23,7 +24,7 @@ from tablemapper.engines.azure.recovery import sweep
 from tablemapper.engines.azure.tables.driver import Effects, ReadClock, Sleep, Within, delay
 from tablemapper.engines.azure.tables.reserved_names import INTENTS
 from tablemapper.engines.azure.tables.service import GroupTransaction, Request
-from tablemapper.engines.azure.writing import late_writes, writes
+from tablemapper.engines.azure.writing import late_writes
 from tablemapper.engines.azure.writing.late_writes import write_in_time
 from tablemapper.engines.protocol import Operation
 from tablemapper.schema.model import compile_schema
@@ -208,7 +209,7 @@ def test_a_shorter_wait_is_caught(settled: float, first: int) -> None:
 
 @pytest.mark.one_python
 def test_writers_that_do_not_ask_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writes, "check_thawed", lambda catalogue: None)
+    monkeypatch.setattr(open_classes, "check_thawed", lambda catalogue: None)
     with pytest.raises(AssertionError):
         play(range(10))
 
