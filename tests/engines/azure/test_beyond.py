@@ -27,7 +27,6 @@ from tablemapper.aio.workers import Workers
 from tablemapper.engines.azure import housekeeping, recovery, repair
 from tablemapper.engines.azure.check import held as check_held
 from tablemapper.engines.azure.cross_partition import intent_builder, remote_groups, reservations, value_counts
-from tablemapper.engines.azure.cross_partition.named_partitions import NamedPartitions
 from tablemapper.engines.azure.cross_partition.outbox import Deadline, Intent, Outbox, ReserveValue, Timing, intent_of
 from tablemapper.engines.azure.engine import AzureEngine
 from tablemapper.engines.azure.tables import wire
@@ -614,18 +613,6 @@ def _early_markers(patch: Patch) -> None:
     patch.setattr(Outbox, "finish", finish)
 
 
-def _early_names(patch: Patch) -> None:
-    """A name is taken away though an intent may be left there."""
-    plain = NamedPartitions.withdrawn
-
-    def withdrawn(self: Any, now: float, *, everything: bool = False) -> Any:
-        for entry in self._entries.values():
-            entry.pending.clear()
-        return plain(self, now, everything=everything)
-
-    patch.setattr(NamedPartitions, "withdrawn", withdrawn)
-
-
 def _unread_pages(patch: Patch) -> None:
     """Who takes away the end of a page does not read which value is the next one."""
     patch.setattr(value_counts.ValueCounts, "_matters", lambda *_: False)
@@ -646,7 +633,6 @@ MUTANTS: dict[str, tuple[Callable[[Patch], None], int]] = {
     "forgotten marks": (_forgotten_marks, 3),
     "unread pages": (_unread_pages, 0),
     "early markers": (_early_markers, 0),
-    "early names": (_early_names, 0),
 }
 """Each with the first seed that finds it; a change of how many requests are sent moves that, so the search goes on from there."""
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
+from tablemapper.engines.azure.cross_partition.named_partitions import NamedPartitions
 from tablemapper.engines.azure.engine import AzureEngine
 from tablemapper.engines.azure.tables import background
 from tablemapper.engines.azure.tables.background import Background
@@ -335,3 +336,13 @@ def test_a_thread_that_waits_is_stopped_at_once() -> None:
     thread.wake()
     thread.stop()
     assert thread._thread is None or not thread._thread.is_alive()
+
+
+def test_a_name_stays_while_an_intent_may_be_left_there() -> None:
+    names, place = NamedPartitions(600.0, 60.0), ("Things", "a")
+    name = names.begin(place, "op", 0.0)
+    assert name is not None
+    names.named(place, "op", 0.0, '"1"')
+    assert list(names.withdrawn(10_000.0, everything=True)) == []
+    names.forget(place, ["op"])
+    assert list(names.withdrawn(10_000.0, everything=True)) == [(name, '"1"')]

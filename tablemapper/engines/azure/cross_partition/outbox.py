@@ -361,6 +361,8 @@ class Outbox:
     def is_late(self, patience: Deadline) -> Effects[bool]:
         """Return whether others may have ended what was begun: this process stood still for as long as it had it to itself."""
         clock_now: float = yield ReadClock()
+        if not self.times.lease:  # (nobody else is there, as in tables that no program knows yet)
+            return False
         return clock_now > patience.until + self.times.lease - self.times.deadline
 
     def check(self, patience: Deadline) -> Effects[None]:
