@@ -46,7 +46,8 @@ class Program:
         self.model = model
         self.names = compiled(model.source())
         schema = compile_schema([self.names[record.name] for record in model.records])
-        self.engine = AzureEngine.open(world.memory, "in memory", schema, sleep=world.pass_by)
+        clocks: Any = {"sleep": world.pass_by, "monotonic": lambda: world.waited}
+        self.engine = AzureEngine.open(world.memory, "in memory", schema, **clocks)
         engine: Any = self.engine
         engine._outbox = engine._housekeeper._outbox = engine._builder.outbox = Outbox("TableMapper", TIMES)
         self.store = tm.Store(self.engine)
@@ -70,6 +71,7 @@ class World:
         model = with_undeclared(self.rng, model) if seed % 3 == 0 else model
         older, newer = thinner(self.rng, model), reduced(self.rng, model)
         self.now = 1_700_000_000.0
+        self.waited = 0.0  # seconds, of the programs: none passes while they work, however busy the machine is
         self.schedule: Schedule | None = None
         self.memory = Memory(clock=lambda: int((self.now + (self.schedule.now if self.schedule else 0.0)) * 1e6))
         self.ops = itertools.count()
@@ -91,6 +93,7 @@ class World:
             self.schedule.start(sweeper(self.program.engine, self.rng, TIMES))
 
     def pass_by(self, seconds: float) -> None:
+        self.waited += seconds
         self.now += 100 * seconds  # (until all know of a change)
 
     def client(self, box: Outbox, program: Program) -> Effects[None]:
