@@ -39,7 +39,7 @@ def killed_by_its_first_commit() -> Iterator[None]:
     """End what runs in here right after its first transaction that changes the file."""
     committed = File._write
 
-    def killing(self: File, apply: Callable[[Any], Any], generation: int | None, *, alone: bool) -> Any:
+    def killing(self: File, apply: Callable[[Any], Any], generation: int | None, *, exclusive: bool) -> Any:
         changed = False
 
         def seen(writer: Any) -> Any:
@@ -49,7 +49,7 @@ def killed_by_its_first_commit() -> Iterator[None]:
             changed = writer.total_changes() != before
             return result
 
-        write = committed(self, seen, generation, alone=alone)
+        write = committed(self, seen, generation, exclusive=exclusive)
         if changed:
             raise Killed
         return write
