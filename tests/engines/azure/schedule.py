@@ -21,6 +21,8 @@ from .memory import Memory
 
 Work = Generator[Step, Any, Any]
 
+_MOST_STEPS = 300_000  # of all clients; they take some thousands
+
 
 class Killed(Exception):
     """The process ended here."""
@@ -96,7 +98,10 @@ class Schedule:
 
     def run(self) -> None:
         """Let all clients end, and late requests arrive."""
+        steps = 0
         while self._processes or self._late:
+            steps += 1
+            assert steps < _MOST_STEPS, "the clients do not end"
             due = [one for one in self._late if one[0] <= self.now]
             if due or (self._late and (not self._processes or self.rng.random() < 0.02)):
                 late = due[0] if due else self.rng.choice(self._late)
