@@ -379,13 +379,13 @@ class SqliteReads:
         """Return the predicates that have to be evaluated in Python."""
         return self.select(plan).residual
 
-    def in_one_state(self, reader: Callable[[Any], Iterator[T]]) -> Iterator[T]:
+    def in_one_state(self, read: Callable[[Any], Iterator[T]]) -> Iterator[T]:
         """Yield what a function reads of one state of the file, as it is asked for."""
         chunks: Iterator[T] = iter(())
 
         def start_reading() -> T | None:
             nonlocal chunks
-            chunks = self._file.in_one_state(reader)
+            chunks = self._file.in_one_state(read)
             return next(chunks, None)
 
         try:
