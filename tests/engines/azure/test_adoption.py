@@ -555,6 +555,7 @@ def written(memory: Memory, wire: Wire, table: str) -> None:
         memory.send(GroupTransaction(table, one[PARTITION], (RowChange("upsert", one[ROW], members),)))
 
 
+@pytest.mark.one_python
 @pytest.mark.parametrize("table", ["BotState", "HubInstances", "Logs"])
 def test_a_table_as_a_public_program_writes_it_is_adopted(table: str, connection: str, wire: Wire) -> None:
     from azure.data.tables import TableServiceClient, UpdateMode
@@ -588,6 +589,7 @@ def test_a_table_as_a_public_program_writes_it_is_adopted(table: str, connection
             assert foreign(memory, table) == theirs
 
 
+@pytest.mark.one_python
 async def test_under_asyncio_too(connection: str) -> None:
     from azure.data.tables import TableServiceClient
 
@@ -620,6 +622,7 @@ def test_the_engine_takes_no_names_of_tables_that_it_has_not() -> None:
         AzureEngine.open(Memory(), "here", compile_schema(MODELS), adopt=["Nothing"])
 
 
+@pytest.mark.one_python
 def test_the_page_shows_what_happens(connection: str) -> None:
     page = (ROOT / "docs/how-to/adopt.md").read_text(encoding="utf-8").replace("UseDevelopmentStorage=true", connection)
     program = "\n".join(re.findall(r"^```{.py}\n(.*?)^```", page, re.MULTILINE | re.DOTALL))
