@@ -57,7 +57,7 @@ from .tables.service import (
 from .writing.batch_writes import TransactionChunk, in_rounds
 
 Key = Sequence[Any]
-_PARALLEL = 16  # entities of another program, in one transaction
+_CHUNK = 16  # entities of another program, in one transaction
 _FOR_NEXT_PASS: tuple[type[Exception], ...] = (DeadlineExceeded, NoResponse, CorruptStore, *DAMAGE)
 
 
@@ -287,7 +287,7 @@ def add_uncounted(
             if row is not None and counted(row) is None:
                 operations.append(Operation("build", model, row[0], row[1], new=row[:-1], old=row, etag=row[2]))
                 of[model, operations[-1].key] = problem
-        for size in (_PARALLEL, 1):  # (the second time to see which one it is)
+        for size in (_CHUNK, 1):  # (the second time to see which one it is)
             chunks: list[TransactionChunk] = yield from in_rounds(current, operations, outbox, size, timeout)
             operations = [operation for chunk in chunks for operation in chunk.operations[chunk.written_count :]]
         for chunk in chunks:

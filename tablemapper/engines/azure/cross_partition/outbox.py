@@ -39,7 +39,7 @@ State: TypeAlias = Literal["P", "C", "X", "D"]
 _PIECE = 30_000  # characters of an intent in one property
 MAX_INTENT = 450_000  # characters
 _ROOM = 450_000  # of the rows of an index in one transaction
-_PARALLEL = 48  # markers that are deleted with a change of a group
+_MOST_MARKERS = 48  # that are deleted with a change of a group
 _MOST_SPENT = 10_000  # partitions
 
 
@@ -331,9 +331,9 @@ class Outbox:
     def spent(self, table: str, partition: str) -> list[str]:
         """Return such markers, which are to be deleted or to be given back."""
         marks = self._spent.pop((table, partition), [])
-        if marks[_PARALLEL:]:
-            self._spent[table, partition] = marks[_PARALLEL:]
-        return marks[:_PARALLEL]
+        if marks[_MOST_MARKERS:]:
+            self._spent[table, partition] = marks[_MOST_MARKERS:]
+        return marks[:_MOST_MARKERS]
 
     def name(self, patience: Deadline, intent: Intent) -> Effects[None]:
         """Name the partition of an intent before it is there, and again each hour.

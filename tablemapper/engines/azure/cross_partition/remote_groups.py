@@ -38,7 +38,7 @@ from .marks import BuildMarks
 from .outbox import CommittedIntent, Deadline, GroupDelta, Intent, Outbox, intent_of
 from .value_counts import Counts, StalePages, ValueCounts
 
-_PARALLEL = 48  # deltas
+_MOST_DELTAS = 48  # in one write of a group
 _ATTEMPTS = 5  # to read a group with its pages
 _FULL = 8  # pieces of what the row has of its values: a group is nearly full
 _VALUES = 600_000  # bytes of that: a list of the pages of some ten million values
@@ -60,7 +60,7 @@ class GroupMaintenance:
     @property
     def most(self) -> int:
         """The number of deltas of a group that one transaction takes, beside the rows that indexes have of it."""
-        return min(_PARALLEL, MAX_CHANGES - 2 - 2 * len(self.inner.indexes))
+        return min(_MOST_DELTAS, MAX_CHANGES - 2 - 2 * len(self.inner.indexes))
 
     def change(
         self,
