@@ -13,13 +13,12 @@ from ...catalogue.dropping import drop_class
 from ...catalogue.freeze import check_thawed
 from ...entities.etag import Stamp
 from ...schema.labels import Label
-from .catalogue.publication import StoredCatalogue, changed, read_catalogue, tables_in
+from ...schema.specs import TombstoneSpec
+from .catalogue.publication import StoredCatalogue, changed, every_table, read_catalogue, tables_in
 from .cross_partition.outbox import Timing
-from .tables.driver import Driver, Effects, read, server_time, side_by_side, store_errors
+from .tables.driver import Driver, Effects, in_batches, read, server_time, store_errors
 from .tables.service import DeleteTable, Service
 from .writing.duplicate_notes import forget, violations
-
-_PARALLEL = 16
 
 
 def dropped(table: str, name: str, known_names: Collection[str], timeout: float) -> Effects[int]:
@@ -37,25 +36,21 @@ def dropped(table: str, name: str, known_names: Collection[str], timeout: float)
     """
     server_now = yield from server_time(table, timeout)
 
+    def is_own(stone: TombstoneSpec) -> bool:
+        return stone.label == name and stone.since == server_now
+
     def without_class(catalogue: StoredCatalogue) -> Catalogue | None:
-        if _pending(catalogue.value, name, server_now):  # (the answer was lost)
+        if any(map(is_own, catalogue.value.tombstones)):  # (the answer was lost)
             return None
         check_thawed(catalogue.value)
         without = drop_class(ActionPlan(server_now, tuple), catalogue.value, name, known_names)
         tables_before, stays = tables_in(catalogue.value), set(tables_in(without).values())
         names = sorted(set(tables_before.values()) - stays)
-        stones = [
-            replace(stone, tables=names) if stone.since == server_now and stone.label == name else stone
-            for stone in without.tombstones
-        ]
+        stones = [replace(stone, tables=names) if is_own(stone) else stone for stone in without.tombstones]
         return attrs.evolve(without, tombstones=tuple(stones))
 
     catalogue = yield from changed(table, timeout, without_class)
     return int(Stamp(catalogue.head.etag))
-
-
-def _pending(value: Catalogue, name: str, since: int) -> bool:
-    return any(stone.label == name and stone.since == since for stone in value.tombstones)
 
 
 def erased(table: str, value: Catalogue, times: Timing, timeout: float) -> Effects[None]:
@@ -78,8 +73,7 @@ def deleted(table: str, name: str, value: Catalogue, timeout: float) -> Effects[
     """Delete the tables of a class that was dropped, and note that in the catalogue."""
     stones = [stone for stone in value.tombstones if stone.label == name and stone.tables]
     tables = [table_name for stone in stones for table_name in stone.tables]
-    for at in range(0, len(tables), _PARALLEL):
-        yield from side_by_side([read(DeleteTable(table_name), timeout) for table_name in tables[at : at + _PARALLEL]])
+    yield from in_batches([read(DeleteTable(table_name), timeout) for table_name in tables])
     for note in (yield from violations(table, timeout)):
         if Label.of(note.label).owner == name:
             yield from forget(table, note)
@@ -119,10 +113,6 @@ def remove(service: Service, name: str, catalogue: str, timeout: float) -> None:
 
 def _delete_tables(catalogue: str, timeout: float) -> Effects[None]:
     stored_catalogue = yield from read_catalogue(catalogue, timeout)
-    tables = set[str]()
-    if stored_catalogue is not None:
-        tables |= {*tables_in(stored_catalogue.value).values()}
-        tables |= {name for stone in stored_catalogue.value.tombstones for name in stone.tables}
-        tables |= {name for entry in stored_catalogue.value.history for name in entry.kept}
-    yield from side_by_side([read(DeleteTable(name), timeout) for name in sorted(tables)])
+    tables = set[str]() if stored_catalogue is None else every_table(stored_catalogue.value)
+    yield from in_batches([read(DeleteTable(name), timeout) for name in sorted(tables)])
     yield from read(DeleteTable(catalogue), timeout)

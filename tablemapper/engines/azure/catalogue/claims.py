@@ -25,7 +25,7 @@ from ..tables.service import (
     QueryEntities,
     RowChange,
 )
-from .publication import if_there, read_catalogue, tables_in
+from .publication import every_table, if_there, read_catalogue
 
 _FRESH = 600.0  # seconds for which a catalogue that claims a table may be about to be published
 _BRIEF = 5.0  # seconds for which a list of tables is waited for
@@ -178,11 +178,7 @@ def _knows(catalogue: str, name: str, timeout: float) -> Effects[bool]:
         catalogue_read = yield from read_catalogue(catalogue, timeout)
     except (CorruptStore, NotAStore):  # (it is there)
         return True
-    if catalogue_read is None:
-        return False
-    kept_tables = [table for entry in catalogue_read.value.history for table in entry.kept]
-    kept_tables += [table for stone in catalogue_read.value.tombstones for table in stone.tables]
-    return name.lower() in [table.lower() for table in (*tables_in(catalogue_read.value).values(), *kept_tables)]
+    return catalogue_read is not None and name.lower() in map(str.lower, every_table(catalogue_read.value))
 
 
 def _owner(claim: Entity) -> str:

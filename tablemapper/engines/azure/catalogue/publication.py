@@ -279,6 +279,12 @@ def tables_in(value: Catalogue) -> dict[str, str]:
     return {table: names.get(table, table) for table in public}
 
 
+def every_table(value: Catalogue) -> set[str]:
+    """Return all tables of a store, as the account calls them: also those that migrations keep, and that are to be deleted."""
+    kept = [table for entry in value.history for table in entry.kept]
+    return {*tables_in(value).values(), *kept, *(table for stone in value.tombstones for table in stone.tables)}
+
+
 def names_of(value: Catalogue) -> dict[str, str]:
     """Return the tables that have another name in the account, by their public ones."""
     tables = {public: table.name for public, table in value.tables.items()}

@@ -45,6 +45,7 @@ _LEAST = 1.0  # seconds for which an answer is waited for, if so many are left
 _BRIEF = 0.25  # seconds before the end of a timeout after which nothing is sent any more
 _SLICE = 0.05  # seconds of a pause, after which a cancellation is seen
 ATTEMPTS = 30  # of a work that others are faster than
+PARALLEL = 16  # works that run side by side, where they may be many
 EXPECTED = (NoResponse, ErrorResponse, TableMapperError)
 """What a work may end with without a fault of the code; of anything else the traceback is kept."""
 
@@ -188,6 +189,14 @@ def side_by_side(works: Sequence[Effects[T]]) -> Effects[list[T]]:
     if len(works) == 1:
         return [(yield from works[0])]
     results: list[T] = (yield Parallel(works)) if works else []
+    return results
+
+
+def in_batches(works: Sequence[Effects[T]], size: int = PARALLEL) -> Effects[list[T]]:
+    """Run works, some side by side, the next ones after them."""
+    results: list[T] = []
+    for at in range(0, len(works), size):
+        results += yield from side_by_side(works[at : at + size])
     return results
 
 
