@@ -48,7 +48,7 @@ from .reading.scans import partition_keys, rows_of
 from .recovery import sweep, unfinished, waited
 from .repair import ConditionalRepair, add_uncounted, left_of
 from .tables.background import Background
-from .tables.driver import Driver, Effects, clock, read, server_time, side_by_side, store_errors
+from .tables.driver import Driver, Effects, clock, in_batches, read, server_time, side_by_side, store_errors
 from .tables.entity_json import shown
 from .tables.reserved_names import CATALOGUE, HIDDEN_PREFIX
 from .tables.service import (
@@ -68,7 +68,6 @@ from .writing.late_writes import write_in_time
 
 T = TypeVar("T")
 _PASSES = 6  # of a repair; the last one only looks
-_PARALLEL = 16  # fixes
 
 CAPABILITIES = Capabilities(
     engine="Azure Tables",
@@ -514,8 +513,7 @@ class AzureEngine:
             if uncounted:
                 refusals |= self.run(add_uncounted(self.current, uncounted, self._outbox, self.timeout))
                 continue
-            for at in range(0, len(works), _PARALLEL):
-                self.run(side_by_side(works[at : at + _PARALLEL]))
+            self.run(in_batches(works))
             if broken := {agg.model.name for (agg, key), etag in wrong.items() if prior.get((agg, key), 0) == etag}:
                 self._build_anew(broken, meter)
             elif wrong:

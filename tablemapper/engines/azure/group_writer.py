@@ -18,7 +18,7 @@ from .cross_partition.outbox import CommittedIntent, Deadline, DeadlineExceeded,
 from .cross_partition.remote_groups import GroupMaintenance, changed, correction, read_group, unread_group
 from .reading.filters import visible
 from .reading.scans import in_range, is_index_row
-from .tables.driver import Effects, read, side_by_side
+from .tables.driver import Effects, in_batches, read
 from .tables.reserved_names import BASE_ROW, INTENTS, MARKS, PAGES, STATE, index_prefix, is_page
 from .tables.service import (
     ETAG,
@@ -34,7 +34,6 @@ from .tables.service import (
     RowChange,
 )
 
-_PARALLEL = 16  # groups
 MOST_PAGES = 40  # of the values of a group, in one transaction
 
 
@@ -142,8 +141,7 @@ class GroupWriter:
             yield from self.patience.check()
             groups = [entity for entity in page.entities if STATE in entity and is_of(entity)]
             works = [self.add(upkeep, (entity[PARTITION], entity[ROW]), None, entity) for entity in groups]
-            for at in range(0, len(works), _PARALLEL):
-                yield from side_by_side(works[at : at + _PARALLEL])
+            yield from in_batches(works)
             if page.after is None:
                 return
             find = attrs.evolve(find, after=page.after)
@@ -180,8 +178,7 @@ class GroupWriter:
             for entity in filter(is_chosen, page.entities):
                 places.setdefault(entity[PARTITION], []).append(RowChange("delete", entity[ROW], {}, entity[ETAG]))
             works = [deleted(self.patience, find.table, partition, changes) for partition, changes in places.items()]
-            for at in range(0, len(works), _PARALLEL):
-                yield from side_by_side(works[at : at + _PARALLEL])
+            yield from in_batches(works)
             if page.after is None:
                 return
             find = attrs.evolve(find, after=page.after)

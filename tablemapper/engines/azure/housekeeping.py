@@ -12,10 +12,9 @@ from .cross_partition.intent_execution import delete_finished
 from .cross_partition.outbox import Deadline, DeadlineExceeded, Outbox
 from .recovery import OutboxRecovery
 from .tables.background import Background
-from .tables.driver import Effects, clock, side_by_side
+from .tables.driver import PARALLEL, Effects, clock, in_batches, side_by_side
 from .tables.service import MAX_CHANGES, PARTITION, ErrorResponse, RowChange
 
-_PARALLEL = 16  # partitions
 _MOST = 1000  # intents that are to be deleted; with more of them, a write deletes them before it returns
 _CLOSE_TIMEOUT = 5.0  # seconds for which a store that is closed waits for answers
 _RETRY_AFTER = 60.0  # seconds after which what was not possible is tried again
@@ -109,8 +108,8 @@ def tidy(current: CatalogueRefresher, outbox: Outbox, timeout: float) -> Effects
     patience, places = Deadline(began + timeout), outbox.places
     yield from delete_finished(outbox, patience)
     recovery = OutboxRecovery(current, outbox, timeout)
-    for at in range(0, len(late := places.to_look_at(began)), _PARALLEL):
-        batch = late[at : at + _PARALLEL]
+    for at in range(0, len(late := places.to_look_at(began)), PARALLEL):
+        batch = late[at : at + PARALLEL]
         counts = yield from side_by_side([recovery.partition(*place) for place in batch])
         for place, (_, intents_left) in zip(batch, counts, strict=True):
             places.looked_at(place, (yield from clock()), is_clean=not intents_left)
@@ -119,8 +118,7 @@ def tidy(current: CatalogueRefresher, outbox: Outbox, timeout: float) -> Effects
         shared = dict.fromkeys([
             (entity["t"], entity["p"]) for entity, _ in names if entity[PARTITION] != places.owner and (entity["t"], entity["p"]) in places
         ])  # fmt: skip
-        for at in range(0, len(shared_places := list(shared)), _PARALLEL):
-            yield from side_by_side([recovery.partition(*place) for place in shared_places[at : at + _PARALLEL]])
+        yield from in_batches([recovery.partition(*place) for place in shared])
     yield from withdraw(outbox, patience, list(places.withdrawn(began)))
     return places.due((yield from clock()))
 

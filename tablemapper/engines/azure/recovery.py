@@ -27,11 +27,13 @@ from .cross_partition.outbox import (
 )
 from .reading.scans import in_range
 from .tables.driver import (
+    PARALLEL,
     Effects,
     ReadClock,
     Sleep,
     clock,
     found_with_date,
+    in_batches,
     read,
     server_time,
     side_by_side,
@@ -55,7 +57,6 @@ from .tables.service import (
 
 _NAME_LIFETIME = 7200.0  # seconds for which the name of a partition stays: its writer believes in it for an hour
 _KEPT = 7200.0  # seconds for which a marker stays: who stood still may add once more what was added when it read
-_PARALLEL = 16
 _WAIT = 1.0  # seconds
 _log = logging.getLogger("tablemapper.azure")
 
@@ -74,8 +75,8 @@ def sweep(current: CatalogueRefresher, outbox: Outbox, timeout: float, *, full: 
     yield from delete_finished(outbox, patience)
     recovery, count_of_writes = OutboxRecovery(current, outbox, timeout), 0
     names = yield from recovery.names()
-    for at in range(0, len(names), _PARALLEL):
-        batch = names[at : at + _PARALLEL]
+    for at in range(0, len(names), PARALLEL):
+        batch = names[at : at + PARALLEL]
         counts = yield from side_by_side([recovery.partition(entity["t"], entity["p"]) for entity, _ in batch])
         count_of_writes += sum(count for count, _ in counts)
         for (entity, age), (_, unfinished_count) in zip(batch, counts, strict=True):
@@ -170,8 +171,8 @@ class OutboxRecovery:
             if (table, candidate) not in named_partitions
         ]
         intent_count = 0
-        for at in range(0, len(partitions), _PARALLEL):
-            batch = partitions[at : at + _PARALLEL]
+        for at in range(0, len(partitions), PARALLEL):
+            batch = partitions[at : at + PARALLEL]
             intent_count += sum(
                 [
                     count
@@ -253,16 +254,13 @@ class OutboxRecovery:
         entities = yield from self.read(in_range(table, MARKS))
         marks = [entity for entity, age in entities if age > _KEPT and is_known(entity)]
         gets = [read(GetEntity(mark["t"], mark["p"], intent_key(mark["op"])), self.timeout) for mark in marks]
-        intents: list[Entity | None] = []
-        for at in range(0, len(gets), _PARALLEL):
-            intents += yield from side_by_side(gets[at : at + _PARALLEL])
+        intents: list[Entity | None] = yield from in_batches(gets)
         spent = [mark for mark, intent in zip(marks, intents, strict=True) if intent is None]
         deletes = [
             GroupTransaction(table, mark[PARTITION], (RowChange("delete", mark[ROW], {}, mark[ETAG]),))
             for mark in spent
         ]
-        for at in range(0, len(deletes), _PARALLEL):
-            yield from side_by_side([_tried(delete) for delete in deletes[at : at + _PARALLEL]])
+        yield from in_batches([_tried(delete) for delete in deletes])
 
 
 def unfinished(intents: Sequence[tuple[str, Entity]], times: Timing, server_now: int | None) -> list[CheckFinding]:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 from ....schema.maintenance import AggregateMaintenance
-from ..tables.driver import Effects, clock, delay, read, side_by_side
+from ..tables.driver import Effects, clock, delay, in_batches, read, side_by_side
 from ..tables.entity_json import holds
 from ..tables.reserved_names import BASE_PARTITION, BASE_ROW, OP_UNITS, intent_key, mark_key
 from ..tables.service import MAX_CHANGES, ErrorResponse, GetEntity, GroupTransaction, NoResponse, RowChange
@@ -33,7 +33,6 @@ from .outbox import (
 from .remote_groups import GroupMaintenance
 from .reservations import Reservations
 
-_PLACES = 16  # partitions in which intents are deleted side by side
 _WAITS = 5  # for another writer, 1.5 s in all
 _log = logging.getLogger("tablemapper.azure")
 
@@ -216,9 +215,7 @@ def delete_finished(outbox: Outbox, patience: Deadline) -> Effects[None]:
 
     Where that is not possible they stay, which does no harm: who sweeps carries them out once more.
     """
-    places = outbox.places.to_delete()
-    for at in range(0, len(places), _PLACES):
-        yield from side_by_side([_deleted(outbox, place, patience) for place in places[at : at + _PLACES]])
+    yield from in_batches([_deleted(outbox, place, patience) for place in outbox.places.to_delete()])
 
 
 def _deleted(outbox: Outbox, place: Partition, patience: Deadline) -> Effects[None]:
