@@ -149,11 +149,15 @@ def _run(arguments: Sequence[str], *, json: bool) -> int:
         return fail("Usage", f"{_usage(error)}; see tablemapper --help", Exit.USAGE, json=json)
     except TableMapperError as error:
         # What mirrors TypeError is a declaration that is wrong, whatever the store holds.
-        code = Exit.USAGE if isinstance(error, TypeError | InvalidQuery) else Exit.STORE
-        text = "\n".join([str(error), *notes_of(error)])
-        return fail(type(error).__name__, _as_typed(text), code, json=json)
+        return failure(error, Exit.USAGE if isinstance(error, TypeError | InvalidQuery) else Exit.STORE, json=json)
     except KeyboardInterrupt:
         return fail("KeyboardInterrupt", "interrupted; finished work is kept", Exit.INTERRUPTED, json=json)
+
+
+def failure(error: TableMapperError, code: Exit, *, json: bool) -> Exit:
+    """Print what the library refused, in the words of the command, and return how the command ends."""
+    text = "\n".join([str(error), *notes_of(error)])
+    return fail(type(error).__name__, _as_typed(text), code, json=json)
 
 
 def _usage(error: CycloptsError) -> str:

@@ -6,7 +6,7 @@ import csv
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import IO, Annotated, Any, Literal
 
@@ -23,15 +23,14 @@ from ..errors import (
     InvalidQuery,
     PreconditionFailed,
     UniqueViolation,
-    notes_of,
     safe_repr,
 )
 from ..formats.arrow import load_package
 from ..query.parsing import assignment, condition, key, plain_value
 from ..store.opening import open as open_store
 from ..store.store import Store
-from .app import Json, Models, StoreArgument, existing, load_models
-from .output import Exit, fail, show
+from .app import Json, Models, StoreArgument, existing, failure, load_models
+from .output import Exit, show
 from .query_commands import Scan, Where, entity_table, find_class
 
 Name = Annotated[str, Parameter(name="CLASS", help="the name of the class")]
@@ -51,7 +50,7 @@ def _refusing(command: Any) -> Any:
         try:
             ended: Exit = command(*arguments, json=json, **options)
         except _REFUSED as error:
-            return fail(type(error).__name__, "\n".join([str(error), *notes_of(error)]), Exit.FINDINGS, json=json)
+            return failure(error, Exit.FINDINGS, json=json)
         return ended
 
     return refusing
@@ -94,23 +93,22 @@ def import_entities(
                 stream = closing.enter_context(open(file, encoding="utf-8-sig", newline=""))
             entities = (_of_json_lines if form == "jsonl" else _of_csv)(cls, title, stream)
             count = (store.upsert_many if upsert else store.insert_many)(entities, **options)
-    return show({"ok": True, "written": count}, json=True) if json else show(f"{count:,} written", json=False)
+    return show({"ok": True, "written": count}, f"{count:,} written", json=json)
 
 
 def _of_json_lines(cls: type[Any], title: str, stream: Iterable[str]) -> Iterator[Any]:
     for number, line in enumerate(stream, 1):
         if line.strip():
-            yield _read(title, number, lambda text: from_json(cls, text), line)
+            yield _read(title, number, partial(from_json, cls), line)
 
 
 def _of_csv(cls: type[Any], title: str, stream: Iterable[str]) -> Iterator[Any]:
-    rows = csv.reader(stream, strict=True)
-    fields = {field.property: field for field in declaration_of(cls).fields}
-    fields |= {field.name: field for field in declaration_of(cls).fields}
+    rows, class_fields = csv.reader(stream, strict=True), declaration_of(cls).fields
+    fields = {field.property: field for field in class_fields} | {field.name: field for field in class_fields}
     try:
         head = next(rows, [])
         if unknown := [column for column in head if column not in fields]:
-            listed = ", ".join(field.property for field in declaration_of(cls).fields)
+            listed = ", ".join(field.property for field in class_fields)
             raise InvalidEntity(
                 f"{title}, line 1", [f"{safe_repr(unknown[0])} is no field of {cls.__name__} ({listed})"]
             )
@@ -207,9 +205,9 @@ def delete_entities(
             query: Any = store.query(cls).where(*(condition(cls, text) for text in where))
             query = query.allow_scan() if scan else query
             if not yes and not _confirmed(query.count(), name):
-                return show({"ok": True, "deleted": 0}, json=True) if json else show("nothing deleted", json=False)
+                return show({"ok": True, "deleted": 0}, "nothing deleted", json=json)
             count = query.delete(progress=sys.stderr.isatty())
-    return show({"ok": True, "deleted": count}, json=True) if json else show(f"{count:,} deleted", json=False)
+    return show({"ok": True, "deleted": count}, f"{count:,} deleted", json=json)
 
 
 def _confirmed(count: int, name: str) -> bool:

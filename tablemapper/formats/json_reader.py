@@ -226,7 +226,7 @@ def parse_object(text: bytes | str) -> tuple[dict[str, msgspec.Raw], dict[str, A
     """Return the members of a JSON object as texts, the same as builtins, and the members that are given twice.
 
     Raises:
-        Fault: it is none.
+        ValueFault: it is none.
     """
     if not isinstance(text, bytes | bytearray | memoryview | str):
         raise unexpected("JSON, as bytes or str", text)
