@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from decimal import Decimal
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -22,9 +23,10 @@ from ..errors import CorruptStore, InvalidEntity, did_you_mean, safe_repr
 from ..expressions.arithmetic import EXACT, Computed, Number, calculation_fault, kind_of
 from ..expressions.python_source import calculation_source, walk
 from ..expressions.tree import Assignment, Attr
+from ..owner_cache import cached_on_owner
 from ..values.scalars import SCALARS, ValueFault, ValueType
 from .maintenance import sound_test
-from .model import Model
+from .model import Model, has_functions
 from .rows import DAMAGE, FIRST, SAFE_LENGTH, Row, unreadable
 
 MAX_FUNCTIONS = 512
@@ -89,34 +91,21 @@ class Assignments:
 
         There is none if more is asked than constants, and numbers to add, in whole fields.
         """
-        model, names = self.model, Names(DAMAGE=DAMAGE, check=check_value)
-        if model.declaration.has_rule or any(f.validator is not None for f in model.declaration.fields):
+        if has_functions(self.model):
             return None
-        places = tuple(range(FIRST, FIRST + len(model.columns)))
-        values, texts = ["row[0]", "row[1]", "0", *[f"row[{at}]" for at in places]], 0
+        shape: list[tuple[str, bool]] = []
+        constants: list[Any] = []
+        texts = 0
         for step in self.steps:
-            f, at = step.field, model.position[step.field.name]
-            if step.path or f.type.undeclared or (step.calculate is not None and f.type.kind not in (int, float)):
+            f, adds = step.field, step.calculate is not None
+            if step.path or f.type.undeclared or (adds and (f.type.kind not in (int, float) or step.increment is None)):
                 return None
-            if step.calculate is None:
-                stored_constant = None if step.constant is None else f.type.store(step.constant)
-                values[at] = names.name("constant", stored_constant)
-                texts += len(stored_constant) if f.type.spillable and stored_constant is not None else 0
-            elif step.increment is None:
-                return None
-            else:
-                field, increment = names.name("field", f), names.name("added", step.increment)
-                values[at] = f"check({field}, {increment} if row[{at}] is None else row[{at}] + {increment})"
-        small = f" or most(row) + {4 * texts} > {SAFE_LENGTH}" if texts else ""
-        names["most"], names["sound"] = model.most, sound_test(model, places)
-        source = [
-            "def changed(row):",
-            "    try:",
-            f"        if not sound(row){small}: return None",
-            f"        return ({', '.join(values)})",
-            "    except DAMAGE: return None",
-        ]
-        return compile_functions(f"{model.name} changed", "\n".join(source), names)["changed"]
+            constant = step.increment if adds or step.constant is None else f.type.store(step.constant)
+            texts += len(constant) if f.type.spillable and constant is not None and not adds else 0
+            constants.append(constant)
+            shape.append((f.name, adds))
+        change = _row_change(self.model, tuple(shape), is_bounded=texts > 0)
+        return partial(change, (*constants, SAFE_LENGTH - 4 * texts))
 
     def applied(self, row: Row) -> Row:
         """Return a stored row as it becomes. Of a damaged entity constants can be set: what stays damaged stays as it is.
@@ -345,6 +334,37 @@ def _check_kind(kind: ValueType, value: Number[Any, Any]) -> None:
 
 
 # ---------------------------------------------------------------------------------------------- generated functions
+
+
+@cached_on_owner
+def _row_change(
+    model: Model, shape: tuple[tuple[str, bool], ...], *, is_bounded: bool
+) -> Callable[[Sequence[Any], Row], Row | None]:
+    """Return the function that makes of a row that of the changed entity, or None if that needs a look at the entity.
+
+    It takes the constants, the greatest size of a row behind them, and the row.
+
+    Args:
+        shape: by the name of each field, whether its constant is added.
+        is_bounded: whether a row may become too large.
+    """
+    places = tuple(range(FIRST, FIRST + len(model.columns)))
+    names = Names(DAMAGE=DAMAGE, check=check_value, most=model.most, sound=sound_test(model, places))
+    values = ["row[0]", "row[1]", "0", *[f"row[{at}]" for at in places]]
+    for number, (name, adds) in enumerate(shape):
+        at = model.position[name]
+        added = f"c[{number}] if row[{at}] is None else row[{at}] + c[{number}]"
+        field = names.name("field", model.declaration.field(name))
+        values[at] = f"check({field}, {added})" if adds else f"c[{number}]"
+    source = [
+        "def changed(c, row):",
+        "    try:",
+        f"        if not sound(row){' or most(row) > c[-1]' if is_bounded else ''}: return None",
+        f"        return ({', '.join(values)})",
+        "    except DAMAGE: return None",
+    ]
+    return compile_functions(f"{model.name} changed", "\n".join(source), names)["changed"]
+
 
 _functions: dict[Hashable, Callable[[Any, Sequence[Any]], Any]] = {}
 

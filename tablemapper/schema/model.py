@@ -347,6 +347,11 @@ def _template_text(templates: tuple[Template, Template]) -> str:
     return " / ".join(repr(template.text) for template in templates)
 
 
+def has_functions(model: Model) -> bool:
+    """Return whether functions of the user look at each entity, so that it has to be built."""
+    return model.declaration.has_rule or any(field.validator is not None for field in model.declaration.fields)
+
+
 def writable(model: Model) -> Model:
     """Return a model of entities; raise InvalidEntity if it is of aggregates, which nobody but the store writes."""
     if model.aggregate is not None:

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 from ..entities.entity import Entity
 from ..entities.key import KeyOf
 from ..progress import ProgressOption
-from .column_input import entities_of, has_hooks, values_of
+from ..schema.model import has_functions
+from .column_input import entities_of, values_of
 from .operations import Operations
 from .write_windows import load, write_columns, write_many
 
@@ -66,7 +67,7 @@ class BulkVerbs:
         """
         model = self._operations.writable(cls)
         values = values_of(model, columns)
-        if has_hooks(model):
+        if has_functions(model):
             return self.insert_many(entities_of(model, values), atomic=atomic, progress=progress)
         return write_columns(self._operations, model, values, progress, atomic=atomic)
 

@@ -20,11 +20,6 @@ _INDEX = re.compile(r"__index_level_\d+__").fullmatch  # pandas sends its index 
 _UNNAMED = re.compile(r"Unnamed: \d+").fullmatch  # and writes it into files without a name
 
 
-def has_hooks(model: Model) -> bool:
-    """Return whether functions of the user look at each entity, so that it has to be built."""
-    return model.declaration.has_rule or any(field.validator for field in model.declaration.fields)
-
-
 def entities_of(model: Model, columns: Sequence[Sequence[Any]]) -> list[Any]:
     """Return entities of the values of all fields; what their functions refuse is refused before any is written."""
     fields = model.declaration.fields

@@ -13,6 +13,7 @@ import pytest
 import tablemapper as tm
 from tablemapper.schema.assignments import Assignments
 
+from ..classes import entity
 from ..sql import run_sql
 from ..whole.stores import opened
 
@@ -122,3 +123,14 @@ def test_a_write_by_rows_leaves_what_one_by_entities_does(
             # (Of a damaged entity and another that cannot be changed, either may be found first.)
             assert row_wise == entity_wise or (seed % 3 and both_fail), seed
     assert by_rows > 300
+
+
+def test_a_text_that_makes_an_entity_too_large_is_refused() -> None:
+    texts = {f"t{number}": (str, tm.field(default="")) for number in range(18)}
+    Page = entity("Page", "Pages", {"book": str, **texts}, tm.Key[str](partition="{book}"))
+    with tm.open(":memory:", models=[Page]) as store:
+        store.insert(Page("a", *["x" * 30_000] * 17))
+        with pytest.raises(tm.EntityTooLarge):
+            store.query(Page).where(Page.book == "a").update(t17="x" * 30_000)
+        assert store[Page.key("a")].t17 == ""
+        assert store.query(Page).where(Page.book == "a").update(t17="short") == 1
