@@ -6,18 +6,13 @@ import random
 
 import pytest
 
-import tablemapper as tm
 from tablemapper.engines.azure.catalogue.open_classes import OpenClasses
 from tablemapper.engines.azure.tables.reserved_names import CATALOGUE, HIDDEN
 from tests.stores import repaired
-from tests.whole.answers import Trial, random_rows
 from tests.whole.judges import same_rows
-from tests.whole.models import compiled
-from tests.whole.oracle import State
-from tests.whole.random_models import random_model, with_levels, with_undeclared
 
 from .memory import Memory
-from .place import AzurePlace
+from .random_stores import random_stores
 
 pytestmark = pytest.mark.usefixtures("no_warnings_of_scans")
 
@@ -46,35 +41,24 @@ def damage(rng: random.Random, memory: Memory, tables: set[str], classes: OpenCl
 @pytest.mark.parametrize("part", range(2))
 def test_what_was_lost_is_put_back(part: int, full_size: bool) -> None:
     fixed = tried = 0
-    for seed in range(part * 1_000, part * 1_000 + (300 if full_size else 15)):
-        rng = random.Random(seed)
-        model = with_undeclared(rng, random_model(rng))
-        model = with_levels(rng, model) if part else model
-        names = compiled(model.source())
-        memory = Memory()
-        try:
-            store = tm.open(AzurePlace(memory=memory), models=[names[one.name] for one in model.records])  # type: ignore[arg-type]
-        except tm.InvalidModel:
-            continue
-        with store:
-            for record in model.entities:
-                for row in random_rows(rng, record, 10):
-                    try:
-                        store.upsert(names[record.name](**row))
-                    except tm.UniqueViolation:
-                        continue
-            trial = Trial(store, names, State(model))
-            trial.take_over()
-            trial.compare_all()
-            lost = damage(rng, memory, {record.table for record in model.records}, store._engine._classes)  # type: ignore[attr-defined]
-            tried += lost
-            report = repaired(store)
-            assert not report.remaining, (seed, report.remaining)
-            before = trial.state
-            trial.take_over()  # (what ever was in a group that was lost is gone)
-            for record in model.entities:
-                same_rows(before.written(record.name), trial.state.written(record.name))
-            trial.compare_all()
-            trial.compare_indexes()
-            fixed += len(report.repaired)
+    for random_store in random_stores(
+        range(part * 1_000, part * 1_000 + (300 if full_size else 15)), levels=bool(part)
+    ):
+        trial = random_store.trial
+        lost = damage(
+            random_store.rng,
+            random_store.memory,
+            {record.table for record in random_store.model.records},
+            random_store.engine._classes,
+        )
+        tried += lost
+        report = repaired(random_store.store)
+        assert not report.remaining, (random_store.seed, report.remaining)
+        before = trial.state
+        trial.take_over()  # (what ever was in a group that was lost is gone)
+        for record in random_store.model.entities:
+            same_rows(before.written(record.name), trial.state.written(record.name))
+        trial.compare_all()
+        trial.compare_indexes()
+        fixed += len(report.repaired)
     assert fixed >= tried * 0.5 > 10

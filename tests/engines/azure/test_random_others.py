@@ -7,20 +7,15 @@ from typing import Any
 
 import pytest
 
-import tablemapper as tm
 from tablemapper.engines.azure.catalogue.open_classes import OpenClasses
 from tablemapper.engines.azure.tables.reserved_names import CATALOGUE, HIDDEN
 from tablemapper.engines.azure.tables.service import ErrorResponse, GroupTransaction, RowChange
 from tests.keys.test_canonical import mutated
 from tests.stores import repaired
-from tests.whole.answers import Trial, random_rows
 from tests.whole.judges import same_rows
-from tests.whole.models import compiled
-from tests.whole.oracle import State
-from tests.whole.random_models import random_model, with_levels, with_undeclared
 
 from .memory import Memory
-from .place import AzurePlace
+from .random_stores import random_stores
 
 pytestmark = pytest.mark.usefixtures("no_warnings_of_scans")
 
@@ -83,45 +78,28 @@ class Stranger:
 @pytest.mark.parametrize("part", range(2))
 def test_what_others_write_is_nobodys_or_counts_once_it_is_repaired(part: int, full_size: bool) -> None:
     strange = taken = 0
-    for seed in range(part * 1_000, part * 1_000 + (300 if full_size else 12)):
-        rng = random.Random(seed)
-        model = with_undeclared(rng, random_model(rng))
-        model = with_levels(rng, model) if part else model
-        names = compiled(model.source())
-        memory = Memory()
-        try:
-            store = tm.open(AzurePlace(memory=memory), models=[names[one.name] for one in model.records])  # type: ignore[arg-type]
-        except tm.InvalidModel:
-            continue
-        with store:
-            for record in model.entities:
-                for row in random_rows(rng, record, 10):
-                    try:
-                        store.upsert(names[record.name](**row))
-                    except tm.UniqueViolation:
-                        continue
-            trial = Trial(store, names, State(model))
-            trial.take_over()
-            trial.compare_all()
-            engine: Any = store._engine
-            stranger = Stranger(rng, memory, engine._classes)
-            stranger.write_rows()
-            strange += len(stranger.bodies)
-            trial.compare_all()
-            report = store.check()
-            assert report.ok, (seed, str(report))
-            assert bool(report.foreign) == bool(stranger.bodies), (seed, report.foreign)
-            before = trial.state
-            if (tokens := stranger.take_tokens()) > 0:
-                taken += tokens
-                problems = store.check().problems
-                assert sum(one.kind == "uncounted" for one in problems) <= tokens
-                assert not repaired(store).remaining, seed
-            trial.take_over()
-            for record in model.entities:
-                same_rows(before.written(record.name), trial.state.written(record.name))
-            trial.compare_all()
-            trial.compare_indexes()
-            assert stranger.untouched(), seed
+    for random_store in random_stores(
+        range(part * 1_000, part * 1_000 + (300 if full_size else 12)), levels=bool(part)
+    ):
+        store, trial = random_store.store, random_store.trial
+        stranger = Stranger(random_store.rng, random_store.memory, random_store.engine._classes)
+        stranger.write_rows()
+        strange += len(stranger.bodies)
+        trial.compare_all()
+        report = store.check()
+        assert report.ok, (random_store.seed, str(report))
+        assert bool(report.foreign) == bool(stranger.bodies), (random_store.seed, report.foreign)
+        before = trial.state
+        if (tokens := stranger.take_tokens()) > 0:
+            taken += tokens
+            problems = store.check().problems
+            assert sum(problem.kind == "uncounted" for problem in problems) <= tokens
+            assert not repaired(store).remaining, random_store.seed
+        trial.take_over()
+        for record in random_store.model.entities:
+            same_rows(before.written(record.name), trial.state.written(record.name))
+        trial.compare_all()
+        trial.compare_indexes()
+        assert stranger.untouched(), random_store.seed
     assert strange > 30
     assert taken > 8
