@@ -58,7 +58,7 @@ _REFUSALS: dict[str, tuple[type[Exception], ...]] = {
     "near_joins": (AssertionError,),  # (to read the entity of a row of an index costs no more than to read another row)
 }
 """What a test may need, and how an engine that lacks it refuses; the first of them are capabilities."""
-_OF_DICTS = frozenset(["costs"])
+_OF_DICTS = frozenset(["costs", "estimates", "free_space"])
 _BARE = ("backward", "sorts", "across_partitions", "all_or_none_load")
 
 

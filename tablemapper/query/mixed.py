@@ -209,14 +209,14 @@ class _Mixed(Results[T]):
         """
         if self._spec.budget is not None:
             return sum(1 for _ in self)
-        runs, reads = self._runs(only_count=True), self._plans.reads
+        runs, counts_of = self._runs(only_count=True), self._plans.counts
 
         def counts(state: Any) -> Iterator[int]:
             for run in runs:
-                count = reads.count(run.bound, within=state)
+                count = None if counts_of is None else counts_of.count(run.bound, within=state)
                 yield sum(map(len, map(run.items_of, run.chunks(within=state)))) if count is None else count
 
-        total = sum(reads.in_one_state(counts))
+        total = sum(self._plans.reads.in_one_state(counts))
         return total if self._spec.limit is None else min(total, self._spec.limit)
 
     def explain(self) -> MixedExplanation:

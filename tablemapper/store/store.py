@@ -14,7 +14,8 @@ from typing import Any, Literal, Never, NoReturn, Self, TypeVar, overload
 import attrs
 
 from ..engines.current_transaction import check_outside
-from ..engines.protocol import Engine, ReopensOnChange
+from ..engines.optional_protocols import ClearsClasses, ReopensOnChange
+from ..engines.protocol import Engine
 from ..entities.aggregates import Aggregate, kept_field
 from ..entities.entity import Entity, Record, key_of, refusal, stored_row
 from ..entities.index import IndexRange
@@ -504,5 +505,5 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         """
         model = self._operations.writable(cls)
         check_outside(self._engine, "clear")
-        count = self._engine.clear(model)
+        count = self._engine.clear(model) if isinstance(self._engine, ClearsClasses) else None
         return Query[Any](self._plans, QuerySpec(model, scan=True)).delete() if count is None else count

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any, Final, TypeVar
@@ -17,7 +17,7 @@ from ...catalogue.freeze import check_thawed
 from ...catalogue.zone_rules import outdated
 from ...entities.declaration import IndexModel
 from ...entities.etag import Stamp
-from ...errors import InvalidTransaction, StoreClosed, StoreReadOnly
+from ...errors import StoreClosed, StoreReadOnly
 from ...limits import MAX_KEY_UNITS, utf16_units
 from ...planning.capabilities import Capabilities
 from ...progress import Meter
@@ -388,10 +388,6 @@ class AzureEngine:
             if batch.parts is None:
                 batch.rows[:] = [operation.new for operation in operations if operation.new is not None]
 
-    def clear(self, model: Model) -> int | None:
-        """Return None: entities are deleted partition by partition."""
-        return None
-
     def drop(self, model: Model, meter: Meter) -> None:
         """Let a class leave the store, and delete its tables once every program knows."""
         self._check_writable()
@@ -400,11 +396,6 @@ class AzureEngine:
         while self.run(waited(self._table, since, self._outbox.times.settled, self.timeout)):
             meter.advance(0)
         self.run(deleted(self._table, model.name, self.classes.catalogue, self.timeout))
-
-    def load(self, windows: Iterable[Sequence[Batch]], meter: Callable[[str, int | None], Meter]) -> int:
-        """Refuse to load everything or nothing."""
-        self.capabilities.check_load("insert_many")
-        raise AssertionError
 
     # ------------------------------------------------------------------------------------------ what is maintained
 
@@ -529,10 +520,6 @@ class AzureEngine:
         self.run(changed(self._table, self.timeout, partial(given_up, labels=labels)))
         while self.build(MAX_PAGE, labels) is not None:
             meter.advance(0)
-
-    def compact(self, meter: Meter) -> None:
-        """Refuse: there is no free space."""
-        raise InvalidTransaction("Azure Tables keeps no free space; there is nothing to compact")
 
     def whole(self, model: Model) -> Model:
         """Return a class with all that is stored of it."""

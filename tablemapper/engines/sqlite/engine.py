@@ -441,10 +441,6 @@ class SqliteEngine:
             twin_findings, unchecked = examine_twins(sqlite, partial(_rows, snapshot), damage)
             return attrs.evolve(check.report([*findings, *twin_findings]), unchecked=unchecked)
 
-    def sweep(self, meter: Meter, *, full: bool = False) -> int:
-        """Return 0: no writer leaves anything."""
-        return 0
-
     def repair(self, meter: Meter) -> RepairReport:
         """Make everything that is maintained what the entities say that it should be, and report what was done."""
         self.file.check_writable()
