@@ -6,34 +6,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import attrs
 
+from ....catalogue.actions import ActionPlan
 from ....catalogue.catalogue import Catalogue
 from ....catalogue.cutover import switched
 from ....catalogue.dropping import drop_former, unused
 from ....catalogue.migration_states import (
-    adopted,
     contracted,
     discarded,
     dropped_classes,
-    dropped_labels,
-    edited,
     is_undone,
     retired,
     started,
 )
-from ....catalogue.transitions import ConversionFault, MetadataChange, Transition
+from ....catalogue.transitions import ConversionFault, Transition
 from ....errors import InvalidMigration
-from ....evolution.history import History
 from ....evolution.versions import Versions
-from ....schema.model import Model, Schema
-from ....schema.specs import Forms
-from ...migration_protocol import Batches, CopyProgress, StaleScript
+from ....schema.model import Schema
+from ...migration_protocol import Batches, CopyingEngine, CopyProgress, StaleScript
 from ...protocol import StepTiming
 from ..driver.snapshots import Snapshot
 from ..file.database import File
@@ -49,6 +45,7 @@ from .backfill import OF, Backfill, Key, is_one_way
 from .dropped_tables import delete_class_rows, delete_rows
 from .transition_runner import CatalogueUpdate, change, count
 
+P = ParamSpec("P")
 T = TypeVar("T")
 _FOLLOWS = 10  # times that a write follows the catalogue; after that others change it faster than this one writes
 _COPY = f"substr(id, 1, instr(id || '{OF}', '{OF}') - 1)"
@@ -56,7 +53,7 @@ _LEFTOVERS = f"SELECT id, pk, rk FROM {LEDGER} WHERE {_COPY} NOT IN (SELECT id F
 _FORGET = f"DELETE FROM {LEDGER} WHERE id = ? AND pk = ? AND rk = ?"
 
 
-class SqliteMigrations:
+class SqliteMigrations(CopyingEngine):
     """One file, for migrations."""
 
     def __init__(self, file: File) -> None:
@@ -113,18 +110,6 @@ class SqliteMigrations:
         models = [model for model in transition.new.models if transition.back and model.name in former_catalogue.models]
         return self._schema(Schema(tuple(models)), former_catalogue)
 
-    def forms(self) -> Forms:
-        """Return the forms of the classes of the file."""
-        return self._catalogue.models
-
-    def history(self) -> History:
-        """Return the migrations that were started, in that order."""
-        return self._catalogue.history
-
-    def dropped(self, new: Mapping[str, Iterable[Model]]) -> frozenset[str]:
-        """Return the labels of what migrations drop, and of other definitions of the same names that are older than they."""
-        return dropped_labels(self._catalogue, new)
-
     def building(self) -> frozenset[str]:
         """Return the classes over whose entities something is being built."""
         return frozenset([job.owner for job in self._catalogue.jobs])
@@ -180,9 +165,13 @@ class SqliteMigrations:
         self.look()
         return result
 
-    def adopt(self, applied: Sequence[tuple[str, str]]) -> None:
-        """Note migrations, each with its digest, as done, without running them: the store is younger than they are."""
-        self._change(lambda writer: change(writer, adopted, applied))
+    def _take(
+        self,
+        transition: Callable[Concatenate[ActionPlan, Catalogue, P], Catalogue],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> None:
+        self._change(lambda writer: change(writer, transition, *args, **kwargs))
 
     def start(self, transition: Transition) -> bool:
         """Start a migration, or continue it; return whether anything is to be copied: not if a twin has the result."""
@@ -222,10 +211,6 @@ class SqliteMigrations:
                 change(writer, discarded)
 
         self._change(write)
-
-    def edit(self, edit: MetadataChange) -> None:
-        """Run a migration that copies nothing, in one transaction."""
-        self._change(lambda writer: change(writer, edited, edit))
 
     def take_over(self, schema: Schema) -> bool:
         """Add to the catalogue what classes declare, as opening them does; return whether anything was added."""
