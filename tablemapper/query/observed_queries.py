@@ -184,16 +184,16 @@ class _ObservedRows(_Observed, Rows[Any]):
         return [self]
 
 
-class _ObservedMixed(_Observed, MixedQuery[Any, Any, Any, Any, Any]):
+class _ObservedMixed(_Observed, MixedQuery[Any, Any, Any]):
     __slots__ = ()
 
-    def _plain(self) -> MixedQuery[Any, Any, Any, Any, Any]:
+    def _plain(self) -> MixedQuery[Any, Any, Any]:
         return MixedQuery(self._plans, self._members, self._where)
 
     def _classes(self) -> list[ClassResults[Any]]:
         return [member.query for member in self._members]
 
-    def _counting(self, budget: BudgetCounter) -> MixedQuery[Any, Any, Any, Any, Any]:
+    def _counting(self, budget: BudgetCounter) -> MixedQuery[Any, Any, Any]:
         return self._plain()._each(lambda query: query._with(attrs.evolve(query._spec, budget=budget)))
 
 

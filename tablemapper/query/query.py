@@ -46,10 +46,6 @@ F = TypeVar("F")
 G = TypeVar("G")
 H = TypeVar("H")
 J = TypeVar("J")
-K = TypeVar("K")
-N = TypeVar("N")
-P = TypeVar("P")
-Q = TypeVar("Q")
 
 
 class ClassResults(Splittable[T_co]):
@@ -392,25 +388,7 @@ class Query(ClassResults[E]):
         j: Attr[E, J], /,
     ) -> Rows[tuple[A, B, C, D, F, G, H, J]]: ...  # fmt: skip
     @overload
-    def select(
-        self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], d: Attr[E, D], f: Attr[E, F], g: Attr[E, G], h: Attr[E, H],
-        j: Attr[E, J], k: Attr[E, K], /,
-    ) -> Rows[tuple[A, B, C, D, F, G, H, J, K]]: ...  # fmt: skip
-    @overload
-    def select(
-        self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], d: Attr[E, D], f: Attr[E, F], g: Attr[E, G], h: Attr[E, H],
-        j: Attr[E, J], k: Attr[E, K], m: Attr[E, N], /,
-    ) -> Rows[tuple[A, B, C, D, F, G, H, J, K, N]]: ...  # fmt: skip
-    @overload
-    def select(
-        self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], d: Attr[E, D], f: Attr[E, F], g: Attr[E, G], h: Attr[E, H],
-        j: Attr[E, J], k: Attr[E, K], m: Attr[E, N], n: Attr[E, P], /,
-    ) -> Rows[tuple[A, B, C, D, F, G, H, J, K, N, P]]: ...  # fmt: skip
-    @overload
-    def select(
-        self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], d: Attr[E, D], f: Attr[E, F], g: Attr[E, G], h: Attr[E, H],
-        j: Attr[E, J], k: Attr[E, K], m: Attr[E, N], n: Attr[E, P], p: Attr[E, Q], /,
-    ) -> Rows[tuple[A, B, C, D, F, G, H, J, K, N, P, Q]]: ...  # fmt: skip
+    def select(self, *fields: Attr[E, Any]) -> Rows[tuple[Any, ...]]: ...
     def select(self, *fields: Any) -> Any:
         """Return tuples of fields instead of entities; only these are read, from an index if it holds them all.
 

@@ -43,8 +43,6 @@ E = TypeVar("E", bound=Entity)
 R = TypeVar("R", bound=Record)
 R2 = TypeVar("R2", bound=Record)
 R3 = TypeVar("R3", bound=Record)
-R4 = TypeVar("R4", bound=Record)
-R5 = TypeVar("R5", bound=Record)
 T = TypeVar("T")
 
 _ATTEMPTS = 100
@@ -181,15 +179,13 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
     @overload
     def query(self, what: IndexRange[R], /) -> Query[R]: ...
     @overload
-    def query(self, a: type[R], b: type[R2], /) -> MixedQuery[R, R2, R2, R2, R2]: ...
+    def query(self, a: type[R], b: type[R2], /) -> MixedQuery[R, R2, R2]: ...
     @overload
-    def query(self, a: type[R], b: type[R2], c: type[R3], /) -> MixedQuery[R, R2, R3, R3, R3]: ...
-    @overload
-    def query(self, a: type[R], b: type[R2], c: type[R3], d: type[R4], /) -> MixedQuery[R, R2, R3, R4, R4]: ...
+    def query(self, a: type[R], b: type[R2], c: type[R3], /) -> MixedQuery[R, R2, R3]: ...
     @overload
     def query(
-        self, a: type[R], b: type[R2], c: type[R3], d: type[R4], e: type[R5], /
-    ) -> MixedQuery[R, R2, R3, R4, R5]: ...
+        self, a: type[Record], b: type[Record], c: type[Record], d: type[Record], /, *classes: type[Record]
+    ) -> MixedQuery[Any, Any, Any]: ...
     def query(self, what: Any, /, *others: Any) -> Any:
         """Return a query over the entities of a class, or over a range of an index: ``Product.by_name("Dune")``.
 
