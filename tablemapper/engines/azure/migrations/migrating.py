@@ -90,7 +90,6 @@ class AzureMigrations(ReplacingEngine):
             raise
 
     def close(self) -> None:
-        """Close the connections."""
         self._driver.close()
 
     def run(self, work: Effects[T]) -> T:
@@ -101,7 +100,6 @@ class AzureMigrations(ReplacingEngine):
     # ------------------------------------------------------------------------------------------ the catalogue
 
     def look(self) -> None:
-        """Read the catalogue as it is now."""
         self._stored = self._read()
         self._catalogue = self._stored.value
 
@@ -112,7 +110,6 @@ class AzureMigrations(ReplacingEngine):
         return catalogue
 
     def count(self, name: str) -> int:
-        """Return the number of entities of a class."""
         classes = self._classes()
         for model in classes.models:
             if model.name == name:
@@ -126,7 +123,6 @@ class AzureMigrations(ReplacingEngine):
         return None if running is None else running.id
 
     def begin(self, transition: Transition) -> TableReplacement:
-        """Start a migration that copies, from the beginning."""
         times = self._stored.head.times(self._times)
         run = AzureReplacement(transition, self._stored, self._table, self._name, times, self.timeout, self._driver)
         try:
@@ -137,14 +133,12 @@ class AzureMigrations(ReplacingEngine):
         return run
 
     def discard(self, name: str) -> None:
-        """Abandon a migration that is under way, and delete the tables that it copied to."""
         running = self._catalogue.history.running
         if running is not None and running.id == name:
             self.run(abandoned(self._table, running.kept, self.timeout))
         self.look()
 
     def take_over(self, schema: Schema) -> bool:
-        """Add to the catalogue what classes declare, as opening them does; return whether anything was added."""
         check_models(schema, self._table)
         generation = self._stored.head.generation
         self.run(open_catalogue(self._table, schema, self.timeout, self._times))

@@ -152,11 +152,9 @@ class AzureReads:
         return _Reading(self._source, bound, layout, limit, spending).chunks(after)
 
     def find(self, bound: BoundPlan, layout: RowLayout) -> Row | None:
-        """Return the first row."""
         return next(chain.from_iterable(self.rows(bound, layout, limit=1)), None)
 
     def ordered(self, key: Sequence[str]) -> Any:
-        """Return what sorts as the service sorts keys."""
         return tuple(map(units, key))
 
     def divide(self, bound: BoundPlan, parts: int) -> list[KeyPosition]:

@@ -81,7 +81,6 @@ class SqliteMigrations(CopyingEngine):
             raise
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
     # ------------------------------------------------------------------------------------------ the catalogue
@@ -111,11 +110,9 @@ class SqliteMigrations(CopyingEngine):
         return self._schema(Schema(tuple(models)), former_catalogue)
 
     def building(self) -> frozenset[str]:
-        """Return the classes over whose entities something is being built."""
         return frozenset([job.owner for job in self._catalogue.jobs])
 
     def count(self, name: str) -> int:
-        """Return the number of entities of a class."""
         with self._unchanged() as snapshot:
             if name not in self._catalogue.models:  # (it was, when the caller looked)
                 raise StaleScript
@@ -131,7 +128,6 @@ class SqliteMigrations(CopyingEngine):
 
     @property
     def faults(self) -> Mapping[tuple[str, Key], ConversionFault]:
-        """The entities that could not be converted so far."""
         return {} if self._copying is None else self._copying.faults
 
     # ------------------------------------------------------------------------------------------ running one
@@ -190,7 +186,6 @@ class SqliteMigrations(CopyingEngine):
         return self._change(write)
 
     def lacking(self, transition: Transition) -> Sequence[ConversionFault]:
-        """Return the entities that cannot become what they were before a migration that is undone; write nothing."""
         if self._catalogue.staged is not None or self.has_twin(transition.id):
             return ()
         copying = Backfill(transition)
@@ -200,11 +195,9 @@ class SqliteMigrations(CopyingEngine):
             return copying.lacking(snapshot)
 
     def under_way(self) -> str | None:
-        """Return the name of the migration that was started and has not switched; None if there is none."""
         return None if self._catalogue.staged is None else self._catalogue.staged.migration
 
     def discard(self, name: str) -> None:
-        """Abandon a migration that is under way, and drop the tables that it copied to."""
 
         def write(writer: Writer) -> None:
             if self.under_way() == name:
@@ -213,13 +206,11 @@ class SqliteMigrations(CopyingEngine):
         self._change(write)
 
     def take_over(self, schema: Schema) -> bool:
-        """Add to the catalogue what classes declare, as opening them does; return whether anything was added."""
         generation_before = self._generation
         self._change(lambda writer: take_over(writer, schema))
         return self._generation != generation_before
 
     def step(self, most: int) -> CopyProgress:
-        """Convert the next entities, at most ``most``, in one transaction; that of the last ones switches."""
         transition, copying = self._transition, self._copying
         assert transition is not None
         assert copying is not None
@@ -260,7 +251,6 @@ class SqliteMigrations(CopyingEngine):
     # ------------------------------------------------------------------------------------------ after the switch
 
     def clear(self, most: int) -> StepTiming | None:
-        """Delete the notes of finished migrations in one transaction, at most so many rows; None if there were none."""
 
         def write(writer: Writer) -> None:
             writer.executemany(_FORGET, writer.execute(_LEFTOVERS, (most,)).fetchall())
@@ -268,7 +258,6 @@ class SqliteMigrations(CopyingEngine):
         return self._paced(write)[1] if self._file.read(_LEFTOVERS, (1,)) else None
 
     def has_twin(self, id: str) -> bool:
-        """Return whether the version before a migration goes on, in tables that are kept in step."""
         return any(twin.migration == id for twin in self._catalogue.twins)
 
     def contract(self, id: str, batches: Batches) -> bool:
@@ -322,13 +311,11 @@ class SqliteMigrations(CopyingEngine):
         return True
 
     def drop_former(self) -> None:
-        """Drop former definitions of indexes and aggregates that no version of a class in use can declare."""
         if unused(self._catalogue) and self._catalogue.staged is None:
             self._write(lambda writer: change(writer, drop_former))
             self.look()
 
     def backup(self, path: str) -> None:
-        """Write a copy of one state of the file."""
         self._file.backup(path)
 
 
