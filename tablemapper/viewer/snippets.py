@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from enum import Enum
@@ -37,7 +38,9 @@ def query_source(
     lines = [f"store.query({cls.__name__})"]
     conditions = [_condition_source(predicate) for predicate in predicates]
     conditions += [f"tm.types.Partition({partition!r}, {{}}, {cls.__name__})"] if partition else []
-    if conditions:
+    if len(conditions) == 1 and len(lines[0] + conditions[0]) < WIDTH - len(".where().allow_scan()"):
+        lines[-1] += f".where({conditions[0]})"
+    elif conditions:
         lines[-1] += ".where("
         lines += [f"    {condition}," for condition in conditions]
         lines.append(")")
@@ -50,7 +53,9 @@ def query_source(
 
 def with_imports(source: str) -> str:
     """Return a source below the imports that it needs."""
-    lines = [line for line in imports_of(source) if line] + ["import tablemapper as tm"] * (" tm." in f" {source}")
+    lines = [line for line in imports_of(source) if line] + ["import tablemapper as tm"] * bool(
+        re.search(r"\btm\.", source)
+    )
     return "\n".join([*lines, *([""] if lines else []), source])
 
 

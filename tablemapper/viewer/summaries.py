@@ -79,7 +79,7 @@ def facets(query: Any, cls: type[Any], names: list[str]) -> list[Counts]:
 
 @attrs.frozen
 class Grouping:
-    """What is asked of groups: the fields that make them, and what is added up in each."""
+    """A request for groups: the fields that make them, and the total of each."""
 
     by: list[Attr[Any, Any]]
     measure: Measured

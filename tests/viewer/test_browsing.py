@@ -203,7 +203,7 @@ def test_totals_of_a_question_are_those_of_a_program(
     source = html.unescape(page.text.split('id="python">')[1].split("</pre>")[0]).partition("\n\n")[2] or html.unescape(
         page.text.split('id="python">')[1].split("</pre>")[0]
     )
-    names_of = {"store": store, "Product": store.classes["Product"], "Decimal": Decimal, "tm": tm}
+    names_of: dict[str, Any] = {"store": store, "Product": store.classes["Product"], "Decimal": Decimal, "tm": tm}
     total = eval(source, names_of)
     assert (total if names else {(): total}) == {
         key[0] if len(key) == 1 else key: value for key, value in expected.items()
@@ -365,6 +365,11 @@ def test_the_writes_beside_a_question_run(place: Path) -> None:
             rows = [tm.to_dict(one) for one in store.query(Product).allow_scan()]
             assert len(rows) == left
             assert verb == "delete" or rows == before
+        exec(
+            html.unescape(visit(app, url(partition="games")).text.split('id="delete">')[1].split("</pre>")[0]),
+            dict(names),
+        )
+        assert store.query(Product).where(Product.category == "games").count() == 0
         assert 'id="writes"' not in visit(app, url()).text  # (all that there is: nobody wants that by accident)
         assert 'id="writes"' not in visit(app, "/query/Total?where=category==books").text
 

@@ -20,7 +20,7 @@ import httpx
 import pytest
 
 import tablemapper as tm
-from tablemapper.viewer import query_page, views
+from tablemapper.viewer import query_page, store_pages, views
 from tablemapper.viewer.store_pages import TimedCache
 from tests.viewer.visits import links, visit
 
@@ -254,6 +254,13 @@ def test_what_reads_much_is_made_by_one_request_at_a_time() -> None:
     with ThreadPoolExecutor(4) as pool:
         assert [value for value, _ in pool.map(lambda name: kept.get(name, make), "abcd")] == ["made"] * 4
     assert going == [0, 1]
+
+
+def test_what_keeps_others_waiting_ends(app: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_pages, "_LONGEST", -1.0)
+    for url in ("/advice", "/statistics/Product"):
+        page = visit(app, url)
+        assert (page.status_code, "from a shell: tablemapper" in page.text) == (503, True)
 
 
 def test_statistics_are_kept_for_a_minute(app: Any, store: tm.Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -427,7 +427,7 @@ MANY = [*HOSTILE, *("".join(random.Random(seed).choices(_PARTS, k=3)) for seed i
 """200 texts."""
 _TAGS = """html head meta title link body header strong a nav small main h1 h2 h3 dl div dt dd table thead tbody tr th td span p form
 label input button fieldset legend time pre br section details summary select option svg g rect path circle text tspan"""
-_ATTRIBUTES = """lang charset name content rel href class id scope aria-[a-z]+ for value datetime colspan method action type role viewBox
+_ATTRIBUTES = """lang charset name content rel href class id scope aria-[a-z]+ for value datetime colspan tabindex method action type role viewBox
 preserveAspectRatio width height x y cx cy r rx d dx transform font-weight"""
 _ALLOWED = re.compile(
     rf'</?(?:{"|".join(_TAGS.split())})(?: (?:(?:{"|".join(_ATTRIBUTES.split())})="[^"<>]*"|selected|checked|open))*/?>'

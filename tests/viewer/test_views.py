@@ -368,6 +368,9 @@ def test_a_page_can_be_read_aloud(app: Any, url: str) -> None:
     assert all(later - earlier <= 1 for earlier, later in pairwise(levels))
     assert levels.count(1) == 1
     assert all("scope" in attributes for tag, attributes in page.tags if tag == "th")
+    assert '"></th>' not in visit(app, url).text
+    for table in visit(app, url).text.split('<div class="wide"')[1:]:  # (what scrolls can be reached by keyboard)
+        assert "<a " in table.partition("</table>")[0] or table.startswith(' tabindex="0" role="region" aria-label="')
     for at, (tag, attributes) in enumerate(page.tags):
         if tag in ("input", "select") and attributes.get("type") != "hidden":
             named = "aria-label" in attributes or attributes.get("id") in page.labelled or at in page.wrapped
