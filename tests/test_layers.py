@@ -37,7 +37,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     ],
     [
         {
-            "engines": ["current_transaction", "status", "statistics", "check", "protocol", "key_order", "counted_statistics", "write_decision", "migration_protocol"],
+            "engines": ["current_transaction", "status", "statistics", "check", "protocol", "optional_protocols", "key_order", "counted_statistics", "write_decision", "migration_protocol"],
             "engines.azure.tables": ["service", "accounts", "multipart", "elapsed_clock", "wire", "driver", "background", "reserved_names", "entity_json"],
             "engines.azure.cross_partition": ["marks", "named_partitions", "outbox", "reservations", "intent_builder", "value_counts", "remote_groups", "delta_batching", "intent_execution"],
             "engines.azure.reading": ["filters", "rollup_fields", "memory_sort", "scans", "spilled_rows", "reads"],
