@@ -43,7 +43,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
             "engines.azure.reading": ["filters", "rollup_fields", "memory_sort", "scans", "spilled_rows", "reads"],
             "engines.azure.catalogue": ["placement", "notes", "contents", "publication", "claims", "adoption", "opening", "open_classes"],
             "engines.azure.writing": ["outcomes", "partition_view", "writes", "duplicate_notes", "late_writes", "batch_writes"],
-            "engines.azure": ["group_writer", "recovery", "housekeeping", "freeze_barrier", "dropping", "builds", "check", "repair", "engine"],
+            "engines.azure": ["partition_reader", "group_writer", "recovery", "housekeeping", "freeze_barrier", "dropping", "clearing", "builds", "check", "repair", "engine"],
             "engines.azure.migrations": ["table_swap", "migrating"],
             "engines.sqlite.driver": ["driver_errors", "functions", "timestamps", "snapshots", "connections", "reader_pool"],
             "engines.sqlite.file": [
