@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from datetime import UTC, time, timedelta
 from decimal import Decimal
-from typing import Annotated, Any, Literal, TypeAlias, cast
+from typing import Annotated, Any, Final, Literal, TypeAlias, cast
 from uuid import UUID
 
 import msgspec
@@ -256,6 +256,7 @@ class AppliedSpec(msgspec.Struct):
     """The class whose tables are replaced by empty ones, where it is no migration; ``kept`` are these."""
 
 
+decode_model: Final = msgspec.json.Decoder(ModelSpec).decode  # (two threads that make a first decoder crash msgspec)
 Forms: TypeAlias = Mapping[str, ModelSpec]
 """By the name of the class."""
 
