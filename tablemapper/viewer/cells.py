@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import msgspec
 
-from ..entities.json import field_values
+from ..interchange.json import field_values
 
 LONG = 200  # characters of a value in a table
 _BYTES = 32

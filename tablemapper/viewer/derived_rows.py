@@ -11,11 +11,11 @@ from typing import Any
 
 from ..entities.declaration import IndexModel, declaration_of
 from ..entities.entity import Record, stored_row
-from ..entities.json import to_dict
 from ..errors import InvalidQuery, TableMapperError
 from ..guidance.advisor import advise
+from ..interchange.json import to_dict
+from ..interchange.parsing import condition
 from ..limits import MAX_OPERATIONS, MAX_PROPERTIES
-from ..query.parsing import condition
 from ..schema.maintenance import Groups, Maintenance, maintenance
 from ..schema.model import compile_schema, model_of
 from ..scripts.source.classes import Shape

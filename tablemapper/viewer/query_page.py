@@ -15,12 +15,12 @@ import attrs
 import msgspec
 
 from ..entities.declaration import declaration_of
-from ..entities.json import field_values, to_json
 from ..errors import InvalidQuery, QueryStopped, ScanRefused, TableMapperError
 from ..expressions.tree import Attr, Compare, Contains, In, IsNull, Not, Order, Predicate, StartsWith
+from ..interchange.json import field_values, to_json
+from ..interchange.parsing import OPERATORS, condition, orders
 from ..planning.cost import bytes_text
 from ..progress import check_cancelled
-from ..query.parsing import OPERATORS, condition, orders
 from ..query.salvage import UnreadableRow, read_some, tolerant
 from .cells import plain_text
 from .views import EXAMINED, MAX_COUNTED, SECONDS, PageRequest, PageResponse, columns, plain_row, public_text, row_of

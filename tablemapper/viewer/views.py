@@ -13,10 +13,10 @@ from ..engines.status import ObjectStatus, Status
 from ..entities.aggregates import Aggregate
 from ..entities.declaration import Declaration, declaration_of
 from ..entities.entity import Record, info, key_of, stored_row
-from ..entities.json import field_values, to_dict
 from ..entities.key import KeyOf
 from ..errors import CorruptStore, InvalidQuery, NotReady, QueryStopped, StoreError, TableMapperError, safe_repr
 from ..guidance.workload import Workload
+from ..interchange.json import field_values, to_dict
 from ..limits import MAX_ENTITY, entity_size
 from ..planning.cost import bytes_text
 from ..query.partitions import Partition
