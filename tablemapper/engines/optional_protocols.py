@@ -72,7 +72,7 @@ class ClearsClasses(Protocol):
     """An engine that can empty the tables of a class."""
 
     def clear(self, model: Model) -> int | None:
-        """Delete all entities of a class, and what is maintained from them, in one transaction; return their number.
+        """Delete all entities of a class, and what is maintained from them, at once; return their number.
 
         None, and nothing is done, if they have to be deleted one by one.
         """

@@ -16,14 +16,14 @@ from ..entities.aggregates import Aggregate
 from ..entities.declaration import Declaration, declaration_of
 from ..entities.entity import Record, info, key_of, stored_row
 from ..entities.fields import FieldModel
-from ..entities.json import field_values, to_dict
 from ..entities.key import KeyOf
 from ..errors import CorruptStore, InvalidQuery, NotReady, QueryStopped, StoreError, TableMapperError, safe_repr
 from ..expressions.tree import Order
 from ..guidance.workload import Workload
+from ..interchange.json import field_values, to_dict
+from ..interchange.parsing import key as parsed_key
 from ..limits import MAX_ENTITY, entity_size
 from ..planning.cost import bytes_text
-from ..query.parsing import key as parsed_key
 from ..query.partitions import Partition
 from ..query.salvage import UnreadableRow, tolerant
 from ..schema.model import model_of

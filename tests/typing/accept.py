@@ -633,6 +633,23 @@ def parts(store: tm.Store, traffic: Traffic) -> None:
     assert_type(store.run(lambda tx: tx.insert(traffic)), None)
 
 
+def patches(store: tm.Store, body: bytes, etag: str) -> None:
+    patch = tm.patch(Traffic, body)
+    assert_type(patch, tm.Patch[Traffic])
+    assert_type(patch[0], tm.Assignment[Traffic])
+    assert_type(tm.patch(Traffic, {"id": "a"}), tm.Patch[Traffic])
+    store.merge(Traffic.key("a"), *patch, if_match=etag)
+    store.query(Traffic).update(*patch, Traffic.more["size"].remove())
+    with store.transaction() as tx:
+        tx.merge(Traffic.key("a"), *patch)
+    tm.json_schema(Traffic, patch=True)
+
+
+async def change(store: tm.AsyncStore, id: str, body: tm.Patch[Traffic]) -> Traffic:
+    await store.query(Traffic).update(*body)
+    return await store.merge(Traffic.key(id), *body, returning=True)
+
+
 async def parts_asynchronously(store: tm.AsyncStore, traffic: Traffic) -> None:
     assert_type(await store.merge(traffic.key, Traffic.hours["05"].add(1), returning=True), Traffic)
     await store.merge(traffic.key, id="a")

@@ -207,7 +207,7 @@ def test_a_shorter_wait_is_caught(settled: float, first: int) -> None:
 
 @pytest.mark.one_python
 def test_writers_that_do_not_ask_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(open_classes, "check_thawed", lambda catalogue: None)
+    monkeypatch.setattr(open_classes, "check_thawed", lambda catalogue, classes: None)
     with pytest.raises(AssertionError):
         play(range(10))
 
