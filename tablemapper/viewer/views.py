@@ -365,8 +365,8 @@ def entities(ask: PageRequest) -> PageResponse:
 
 
 @attrs.frozen
-class Column:
-    """One column of a table of entities."""
+class ColumnHead:
+    """The head of a column in a table of entities."""
 
     name: str
     type: str
@@ -393,7 +393,7 @@ def columns(cls: type[Any], names: Sequence[str] = (), orders: Sequence[Order[An
         order = "" if not field.type.sortable else f"-{field.name}" if sort == "ascending" else field.name
         type_name = _type(field)
         number = type_name.split(" ")[0] in ("int", "Int32", "float", "Decimal")
-        listed_columns.append(Column(field.name, type_name, number, order, sort))
+        listed_columns.append(ColumnHead(field.name, type_name, number, order, sort))
     return {"columns": listed_columns}
 
 
