@@ -12,7 +12,7 @@ import attrs
 import msgspec
 
 from ..entities.fields import FieldModel
-from ..entities.json import field_values
+from ..interchange.json import field_values
 
 LONG = 200  # characters of a value in a table
 _BYTES = 32

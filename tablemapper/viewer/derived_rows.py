@@ -13,8 +13,8 @@ from ..entities.entity import Record, stored_row
 from ..errors import TableMapperError
 from ..expressions.python_source import walk
 from ..guidance.advisor import advise
+from ..interchange.parsing import field
 from ..limits import MAX_OPERATIONS, MAX_PROPERTIES
-from ..query.parsing import field
 from ..schema.maintenance import Groups, Maintenance, maintenance
 from ..schema.model import compile_schema, model_of
 from ..scripts.source.classes import Shape

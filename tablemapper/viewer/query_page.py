@@ -14,13 +14,13 @@ import attrs
 import msgspec
 
 from ..entities.declaration import declaration_of
-from ..entities.json import field_values, to_json
 from ..errors import CorruptStore, InvalidQuery, InvalidToken, QueryStopped, ScanRefused, TableMapperError
 from ..expressions.tree import Order, Predicate
+from ..interchange.json import field_values, to_json
+from ..interchange.parsing import OPERATORS, condition, orders
+from ..interchange.parsing import field as field_named
 from ..planning.cost import bytes_text
 from ..progress import check_cancelled
-from ..query.parsing import OPERATORS, condition, orders
-from ..query.parsing import field as field_named
 from ..query.partitions import Partition
 from ..query.salvage import UnreadableRow, page_within, read_some
 from .cells import plain_text

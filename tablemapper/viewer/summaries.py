@@ -12,7 +12,7 @@ from ..errors import CorruptStore, InvalidQuery, QueryStopped, safe_repr
 from ..execution.from_aggregates import matching_aggregate
 from ..execution.totals import COUNT, Measured
 from ..expressions.tree import Attr
-from ..query.parsing import field
+from ..interchange.parsing import field
 from ..schema.slots import slot_of
 from .cells import Cell, cell, plain_text
 from .snippets import path_source

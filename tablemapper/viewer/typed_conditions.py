@@ -1,4 +1,4 @@
-"""Conditions as a person types them: the inverse of `tablemapper.query.parsing`."""
+"""Conditions as a person types them: the inverse of `tablemapper.interchange.parsing`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 
 from ..errors import InvalidQuery, TableMapperError
 from ..expressions.tree import Attr, Compare, Contains, In, IsNull, Not, Predicate, StartsWith
-from ..query.parsing import condition
+from ..interchange.parsing import condition
 from .cells import plain_text
 
 

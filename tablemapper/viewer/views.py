@@ -16,14 +16,14 @@ from ..entities.aggregates import Aggregate
 from ..entities.declaration import Declaration, declaration_of
 from ..entities.entity import Record, info, key_of, stored_row
 from ..entities.fields import FieldModel
-from ..entities.json import field_values, to_dict
 from ..entities.key import KeyOf
 from ..errors import CorruptStore, InvalidQuery, NotReady, QueryStopped, StoreError, TableMapperError, safe_repr
 from ..expressions.tree import Order
 from ..guidance.workload import Workload
+from ..interchange.json import field_values, to_dict
+from ..interchange.parsing import key as parsed_key
 from ..limits import MAX_ENTITY, entity_size
 from ..planning.cost import bytes_text
-from ..query.parsing import key as parsed_key
 from ..query.partitions import Partition
 from ..query.salvage import UnreadableRow, tolerant
 from ..schema.model import model_of
@@ -365,8 +365,8 @@ def entities(ask: PageRequest) -> PageResponse:
 
 
 @attrs.frozen
-class ColumnHead:
-    """The head of a column in a table of entities."""
+class ShownColumn:
+    """One column of a table of entities."""
 
     name: str
     type: str
@@ -393,7 +393,7 @@ def columns(cls: type[Any], names: Sequence[str] = (), orders: Sequence[Order[An
         order = "" if not field.type.sortable else f"-{field.name}" if sort == "ascending" else field.name
         type_name = _type(field)
         number = type_name.split(" ")[0] in ("int", "Int32", "float", "Decimal")
-        listed_columns.append(ColumnHead(field.name, type_name, number, order, sort))
+        listed_columns.append(ShownColumn(field.name, type_name, number, order, sort))
     return {"columns": listed_columns}
 
 

@@ -16,7 +16,7 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.cli.app import load_models
-from tablemapper.entities.json import field_values, to_dict
+from tablemapper.interchange.json import field_values, to_dict
 from tablemapper.viewer import store_pages
 
 from ..classes import entity
