@@ -145,6 +145,12 @@ class AsyncStore(AsyncFacade[Store], KeyedVerbs):
     update: Final = awaited(Store.update)
     clear: Final = awaited(Store.clear)
     drop: Final = awaited(Store.drop, long=True)
+
+    async def use(self, *models: type[Record]) -> None:
+        """Open further classes in the open store; as `Store.use`."""
+        await self._workers.run(partial(self._sync.use, *models))
+        self._operations.follow()
+
     move: Final = awaited(Store.move)
     insert_columns: Final = awaited(Store.insert_columns, long=True)
     upsert_columns: Final = awaited(Store.upsert_columns, long=True)

@@ -471,6 +471,23 @@ class SupportsBackup(Protocol):
 
 
 @runtime_checkable
+class ExtendsSchema(Protocol):
+    """An engine that takes more classes while it is open."""
+
+    def declared(self) -> Schema | None:
+        """Return the opened classes, without those that were dropped since; None if they are those of the catalogue."""
+        ...
+
+    def extend(self, schema: Schema) -> None:
+        """Go on with further classes, which are opened; what runs goes on.
+
+        Raises:
+            SchemaMismatch: the store holds something else.
+        """
+        ...
+
+
+@runtime_checkable
 class DropsClasses(Protocol):
     """An engine that can let a class go with all that it holds."""
 

@@ -15,15 +15,16 @@ from ..engines.protocol import DropsClasses, Engine, SupportsBackup
 from ..engines.statistics import Statistics, SupportsStatistics
 from ..engines.status import Status
 from ..entities.entity import Entity, Record
-from ..errors import InvalidQuery, InvalidTransaction, NotReady, safe_repr
+from ..errors import InvalidQuery, InvalidTransaction, NotReady, StoreReadOnly, safe_repr
 from ..guidance.advice import Advice
 from ..guidance.advisor import advise_schema
 from ..guidance.workload import Workload
 from ..progress import Meter, ProgressOption, start_meter
 from ..schema.model import Model
 from ..verbs.operations import Operations
-from .builds import HOLD, REST, BuildReport, build
+from .builds import HOLD, REST, BuildReport, build, build_new
 from .copy import CopyReport, copy_engine, copy_to_file
+from .extension import extend
 
 _RECENT = timedelta(hours=1)
 
@@ -33,6 +34,32 @@ class Administration:
 
     _engine: Engine
     _operations: Operations
+
+    def use(self, *models: type[Record]) -> None:
+        """Open further classes in an open store, as `open` would: ``store.use(Log.variant("202612"))``.
+
+        What runs goes on, in other threads, too. A class that is open already is left as it is. One that was dropped comes
+        back, empty.
+
+        Args:
+            models: entity and aggregate classes.
+
+        Raises:
+            InvalidModel: they do not fit together with those that are open, or the store has those of its catalogue.
+            SchemaMismatch: the store holds something else under these names.
+            UniqueViolation: values are held twice in an index that is new and unique.
+            StoreReadOnly: it was opened with ``read_only=True``, and does not know them.
+            InvalidTransaction: the thread is inside a transaction of the store.
+        """
+        engine = self._engine
+        check_outside(engine, "use")
+        if extend(engine, models, self._follow):
+            with suppress(StoreReadOnly):
+                build_new(engine, progress=False)
+
+    def _follow(self) -> None:
+        """Answer with the classes that the engine has by now."""
+        raise NotImplementedError
 
     def build(
         self, *, limit: int | None = None, progress: ProgressOption = False, hold: float = HOLD, rest: float = REST

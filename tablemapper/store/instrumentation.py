@@ -111,9 +111,16 @@ class ObservedStore(Store):
         super().__init__(engine, limits=limits)
 
     def _use(self, engine: Engine) -> None:
-        super()._use(engine)
         self._plain = Store(engine, limits=self._limits)
-        self._plans = ObservedPlans(engine, self._observer)
+        super()._use(engine)
+
+    def _take_classes(self) -> None:
+        super()._take_classes()
+        self._plans = ObservedPlans(self._engine, self._observer)
+
+    def _follow(self) -> None:
+        super()._follow()
+        self._plain._follow()  # noqa: SLF001  (of its own class)
 
     get: Final = _reported(Store.get, _read)
     __getitem__: Final = _reported(Store.__getitem__, _read, "get")
@@ -141,6 +148,11 @@ class ObservedStore(Store):
     advise: Final = _reported(Store.advise)
     backup: Final = _reported(Store.backup)
     drop: Final = _reported(Store.drop)
+
+    def use(self, *models: type[Record]) -> None:
+        work, arguments = super().use, tuple[object, ...](models)
+        names = _names(cls for cls in arguments if isinstance(cls, type))
+        self._observer.call("use", names).run(lambda _: work(*models))
 
     def get_many(self, keys: Any, /) -> list[Any]:
         def work(call: Call) -> list[Any]:

@@ -849,6 +849,16 @@ def accounts() -> None:
     assert_type(tm.status("azure://shop", prefix="Staging").frozen, datetime | None)
 
 
+async def variants(store: tm.Store, other: tm.AsyncStore) -> None:
+    monthly = Product.variant("202611")
+    assert_type(monthly, type[Product])
+    store.use(monthly, DailyClimate.variant("202611"))
+    await other.use(monthly)
+    assert_type(store.query(monthly).where(Product.name == "Dune", monthly.name == "x").first(), Product | None)
+    assert_type(store[monthly.key("books", "b-1")], Product)
+    store.drop(monthly)
+
+
 async def drops(store: tm.Store, other: tm.AsyncStore) -> None:
     store.drop(Product)
     await other.drop(Product, progress=True)

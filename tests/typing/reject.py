@@ -422,6 +422,14 @@ def accounts() -> None:
     tm.open_async("azure://shop", models=[Product], adopt={"Products": True})  # type: ignore[arg-type]
 
 
+def variants(store: tm.Store) -> None:
+    Product.variant(202611)  # type: ignore[arg-type]
+    Product.variant()  # type: ignore[call-arg]
+    store.use([Product])  # type: ignore[arg-type]
+    store.use("Product")  # type: ignore[arg-type]
+    store.use(models=[Product])  # type: ignore[call-arg]
+
+
 def drops(store: tm.Store) -> None:
     store.drop(DailyClimate)  # type: ignore[arg-type]
     store.drop("Product")  # type: ignore[arg-type]
