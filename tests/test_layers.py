@@ -38,7 +38,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     ],
     [
         {
-            "engines": ["current_transaction", "status", "statistics", "check", "protocol", "key_order", "counted_statistics", "write_decision", "migration_protocol"],
+            "engines": ["current_transaction", "status", "statistics", "check", "protocol", "optional_protocols", "key_order", "counted_statistics", "write_decision", "migration_protocol"],
             "engines.azure.tables": ["service", "accounts", "multipart", "elapsed_clock", "wire", "driver", "background", "reserved_names", "entity_json"],
             "engines.azure.cross_partition": ["marks", "named_partitions", "outbox", "reservations", "intent_builder", "value_counts", "remote_groups", "delta_batching", "intent_execution"],
             "engines.azure.reading": ["filters", "rollup_fields", "memory_sort", "scans", "spilled_rows", "reads"],
@@ -77,7 +77,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     [{"store": ["builds", "extension", "copy", "administration", "store", "duplicates", "instrumentation", "opening"]}],
     [{"aio": ["cancellation", "cursor", "workers", "awaited", "query", "transaction", "store", "opening"]}, {"migrations": ["report", "offline_copy", "runner"]}],
     [{"testing": ["clock", "store_fixture", "async_face", "key_budget", "scalar_strategies", "values", "strategies", "autoload.tablemapper_pytest", "autoload.tablemapper_hypothesis"]}],
-    [{"viewer": ["security", "cells", "derived_rows", "views", "query_page", "store_pages", "asgi", "notebook", "inspector"]}],
+    [{"viewer": ["security", "cells", "typed_conditions", "derived_rows", "snippets", "summaries", "views", "query_page", "store_pages", "asgi", "notebook", "inspector"]}],
     [{"cli": ["output", "app", "administration_commands", "store_reader", "query_commands", "data_commands", "analysis_commands", "diagram", "inspect", "migration_commands"], "": ["reports", "types", "__main__"]}],
 ]  # fmt: skip
 """Rooms from the left to the right. Rooms that stand in one row are neighbours, which never import each other; the

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
-from ..engines.protocol import Engine, ExtendsSchema
+from ..engines.optional_protocols import ExtendsSchema
+from ..engines.protocol import Engine
 from ..entities.aggregates import kept_field
 from ..entities.entity import Record
 from ..errors import InvalidModel, InvalidTransaction

@@ -14,7 +14,8 @@ from typing import Any, Literal, Never, NoReturn, Self, TypeVar, overload
 import attrs
 
 from ..engines.current_transaction import check_outside
-from ..engines.protocol import Engine, ReopensOnChange
+from ..engines.optional_protocols import ClearsClasses, ReopensOnChange
+from ..engines.protocol import Engine
 from ..entities.aggregates import Aggregate, kept_field
 from ..entities.entity import Entity, Record, key_of, refusal, stored_row
 from ..entities.index import IndexRange
@@ -42,8 +43,6 @@ E = TypeVar("E", bound=Entity)
 R = TypeVar("R", bound=Record)
 R2 = TypeVar("R2", bound=Record)
 R3 = TypeVar("R3", bound=Record)
-R4 = TypeVar("R4", bound=Record)
-R5 = TypeVar("R5", bound=Record)
 T = TypeVar("T")
 
 _ATTEMPTS = 100
@@ -188,15 +187,13 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
     @overload
     def query(self, what: IndexRange[R], /) -> Query[R]: ...
     @overload
-    def query(self, a: type[R], b: type[R2], /) -> MixedQuery[R, R2, R2, R2, R2]: ...
+    def query(self, a: type[R], b: type[R2], /) -> MixedQuery[R, R2, R2]: ...
     @overload
-    def query(self, a: type[R], b: type[R2], c: type[R3], /) -> MixedQuery[R, R2, R3, R3, R3]: ...
-    @overload
-    def query(self, a: type[R], b: type[R2], c: type[R3], d: type[R4], /) -> MixedQuery[R, R2, R3, R4, R4]: ...
+    def query(self, a: type[R], b: type[R2], c: type[R3], /) -> MixedQuery[R, R2, R3]: ...
     @overload
     def query(
-        self, a: type[R], b: type[R2], c: type[R3], d: type[R4], e: type[R5], /
-    ) -> MixedQuery[R, R2, R3, R4, R5]: ...
+        self, a: type[Record], b: type[Record], c: type[Record], d: type[Record], /, *classes: type[Record]
+    ) -> MixedQuery[Any, Any, Any]: ...
     def query(self, what: Any, /, *others: Any) -> Any:
         """Return a query over the entities of a class, or over a range of an index: ``Product.by_name("Dune")``.
 
@@ -518,5 +515,5 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         """
         model = self._operations.writable(cls)
         check_outside(self._engine, "clear")
-        count = self._engine.clear(model)
+        count = self._engine.clear(model) if isinstance(self._engine, ClearsClasses) else None
         return Query[Any](self._plans, QuerySpec(model, scan=True)).delete() if count is None else count

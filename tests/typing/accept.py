@@ -473,6 +473,7 @@ def several_classes(store: tm.Store) -> None:
     assert_type(both.explain(), tm.reports.MixedExplanation)
     three = store.query(Employee, Department, Headcount).where(Headcount.employees > 3)
     assert_type(three.first(), Employee | Department | Headcount | None)
+    assert_type(store.query(Employee, Department, Headcount, Product).first(), Any | None)
 
 
 def json_forms(product: Product, climate: DailyClimate) -> None:
@@ -506,13 +507,11 @@ def columns(store: tm.Store, frame: object) -> None:
         tuple[str, Decimal, str, Decimal, str, Decimal, str] | None,
     )
     assert_type(
-        query.select(
-            p.name, p.price, p.name, p.price, p.name, p.price, p.name, p.price, p.name, p.price, p.tags, p.manufacturer
-        ).first(),
-        tuple[
-            str, Decimal, str, Decimal, str, Decimal, str, Decimal, str, Decimal, list[str], str | None
-        ] | None,
-    )  # fmt: skip
+        query.select(p.name, p.price, p.name, p.price, p.name, p.price, p.tags, p.manufacturer).first(),
+        tuple[str, Decimal, str, Decimal, str, Decimal, list[str], str | None] | None,
+    )
+    many = query.select(p.name, p.name, p.name, p.name, p.name, p.name, p.name, p.name, p.name)
+    assert_type(many.first(), tuple[Any, ...] | None)
 
 
 def opening() -> None:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
 from ...catalogue.freeze import check_thawed
 from ...catalogue.zone_rules import outdated
 from ...entities.declaration import IndexModel
-from ...errors import InvalidTransaction, StoreClosed, StoreReadOnly
+from ...errors import StoreClosed, StoreReadOnly
 from ...limits import MAX_KEY_UNITS, utf16_units
 from ...planning.capabilities import Capabilities
 from ...progress import Meter
@@ -73,7 +73,7 @@ CAPABILITIES = Capabilities(
 
 
 class AzureEngine:
-    """Keeps the rows of a schema in the tables of an account."""
+    """Keeps the rows of a schema in the tables of an account; `protocol.Engine` says what each verb does."""
 
     capabilities = CAPABILITIES
 
@@ -231,7 +231,6 @@ class AzureEngine:
         return self.classes.unready
 
     def catch_up(self) -> None:
-        """See what other processes have built or declared since."""
         self.run(self.current.look())
 
     def latest(self) -> AzureEngine:
@@ -264,7 +263,6 @@ class AzureEngine:
     # ------------------------------------------------------------------------------------------ reading
 
     def get(self, model: Model, partition: str, row: str) -> Row | None:
-        """Return one row, or None."""
         if utf16_units(partition) > MAX_KEY_UNITS or utf16_units(row) > MAX_KEY_UNITS:
             return None  # (the service refuses to look for it)
         return self.get_many([(model, partition, row)])[0]
@@ -312,7 +310,6 @@ class AzureEngine:
     # ------------------------------------------------------------------------------------------ writing
 
     def note(self, name: str) -> str | None:
-        """Return what is noted under a name."""
         return self.run(noted(self._table, name, self.timeout))
 
     def together(self, operations: Sequence[Operation]) -> int:
@@ -383,11 +380,6 @@ class AzureEngine:
             meter.advance(0)
         self.run(deleted(self._table, model.name, self.classes.catalogue, self.timeout))
 
-    def load(self, windows: Iterable[Sequence[Batch]], meter: Callable[[str, int | None], Meter]) -> int:
-        """Refuse to load everything or nothing."""
-        self.capabilities.check_load("insert_many")
-        raise AssertionError
-
     # ------------------------------------------------------------------------------------------ what is maintained
 
     def needed(self, model: Model) -> Sequence[str]:
@@ -395,7 +387,6 @@ class AzureEngine:
         return self._classes.needed(model)
 
     def label(self, model: Model, index: str | None = None) -> str:
-        """Return the label of a class, or of an index."""
         return model.name if index is None else f"{model.name}.{index}"
 
     def lacking(self, model: Model, *, eventual: bool = False) -> Mapping[str, Collection[str] | None]:
@@ -414,7 +405,6 @@ class AzureEngine:
         return self.run(sweep(self.current, self._outbox, self.timeout, full=full))
 
     def describe(self, label: str) -> PendingBuild:
-        """Return how far something that is not ready has come."""
         state = self._classes.unready.get(label, "ready")
         return PendingBuild(label, state, self._build_counts().get(label, 0), 0)
 
@@ -442,13 +432,11 @@ class AzureEngine:
             meter.advance(0)
 
     def unfreeze(self) -> None:
-        """Let programs change entities again."""
         self._check_writable()
         self.run(unfreeze(self._table, self.timeout))
         self.catch_up()
 
     def status(self) -> Status:
-        """Return what is maintained."""
         catalogue, duplicate_counts = self.classes.catalogue, dict[str, int]()
         if "violated" in self._classes.unready.values():
             for duplicate in by_value(self.run(violations(self._table, self.timeout))):
@@ -512,16 +500,10 @@ class AzureEngine:
         while self.build(MAX_PAGE, labels) is not None:
             meter.advance(0)
 
-    def compact(self, meter: Meter) -> None:
-        """Refuse: there is no free space."""
-        raise InvalidTransaction("Azure Tables keeps no free space; there is nothing to compact")
-
     def whole(self, model: Model) -> Model:
-        """Return a class with all that is stored of it."""
         return self.classes.stored(model)
 
     def widen(self, aggregate: AggregateMaintenance, groups: Mapping[tuple[str, str], Delta]) -> None:
-        """Let ``_ever`` measures be no less extreme than deltas say."""
         self._check_writable()
         check_thawed(self.classes.catalogue)
         patience = Deadline(self.run(clock()) + min(self.timeout, self._outbox.times.deadline))
