@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import cast
@@ -284,7 +285,14 @@ class Administration:
                 copy_to_file(engine, file, meter)
 
 
-def copy(source: Administration, target: Administration, /, *, progress: ProgressOption = False) -> CopyReport:
+def copy(
+    source: Administration,
+    target: Administration,
+    /,
+    *,
+    only: Sequence[type[Entity]] | None = None,
+    progress: ProgressOption = False,
+) -> CopyReport:
     """Make the entities of one store those of another: insert, replace and delete what differs.
 
     It reads both in the order of keys, and writes what differs in transactions beside other programs. Index tables and
@@ -294,6 +302,8 @@ def copy(source: Administration, target: Administration, /, *, progress: Progres
     Args:
         source: it is only read, and may be opened with ``read_only=True``.
         target: a store with the same classes; what only it has is deleted.
+        only: the classes that are copied, with what is maintained from them, as in ``only=[Product]``. The others of both
+            stores are not looked at.
         progress: True for a bar, or a function.
 
     Raises:
@@ -309,4 +319,4 @@ def copy(source: Administration, target: Administration, /, *, progress: Progres
                 f"copy: expected two open Stores, got {safe_repr(store)}; of two AsyncStores: await tm.copy_async(source, target)"
             )
     with start_meter(progress, "copy") as meter:
-        return copy_engine(source._engine, target._engine, meter)  # noqa: SLF001  (two stores are asked for theirs)
+        return copy_engine(source._engine, target._engine, meter, only=only)  # noqa: SLF001  (two stores are asked for theirs)

@@ -858,6 +858,11 @@ async def variants(store: tm.Store, other: tm.AsyncStore) -> None:
     store.drop(monthly)
 
 
+async def copies(store: tm.Store, other: tm.AsyncStore) -> None:
+    assert_type(tm.copy(store, store, only=[Product, Product.variant("1")]), tm.reports.CopyReport)
+    assert_type(await tm.copy_async(other, other, only=(Product,), progress=True), tm.reports.CopyReport)
+
+
 async def drops(store: tm.Store, other: tm.AsyncStore) -> None:
     store.drop(Product)
     await other.drop(Product, progress=True)

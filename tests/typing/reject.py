@@ -430,6 +430,12 @@ def variants(store: tm.Store) -> None:
     store.use(models=[Product])  # type: ignore[call-arg]
 
 
+def copies(store: tm.Store) -> None:
+    tm.copy(store, store, only=Product)  # type: ignore[arg-type]
+    tm.copy(store, store, only=[DailyClimate])  # type: ignore[list-item]
+    tm.copy(store, store, only=["Product"])  # type: ignore[list-item]
+
+
 def drops(store: tm.Store) -> None:
     store.drop(DailyClimate)  # type: ignore[arg-type]
     store.drop("Product")  # type: ignore[arg-type]
