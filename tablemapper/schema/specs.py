@@ -257,8 +257,7 @@ class AppliedSpec(msgspec.Struct):
 
 
 decode_model: Final = msgspec.json.Decoder(ModelSpec).decode  # (two threads that make a first decoder crash msgspec)
-Forms: TypeAlias = Mapping[str, ModelSpec]
-"""By the name of the class."""
+Forms: TypeAlias = Mapping[str, ModelSpec]  # by the name of the class
 
 
 def check_names(forms: Forms) -> None:
