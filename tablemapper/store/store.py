@@ -85,9 +85,17 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         """Answer with an engine from now on."""
         self._engine = engine
         self._operations = Operations(engine, limits=self._limits)
-        self._models = engine.schema.by_class
-        self._plans = PlanCache(engine)
-        self._spec = {model.cls: QuerySpec(model) for model in engine.schema.models}
+        self._take_classes()
+
+    def _take_classes(self) -> None:
+        self._plans = PlanCache(self._engine)
+        self._spec = {model.cls: QuerySpec(model) for model in self._engine.schema.models}
+        self._models = self._engine.schema.by_class
+
+    def _follow(self) -> None:
+        """Answer with the classes that the engine has by now; what runs, as a stream that is written, does so, too."""
+        self._operations.follow()
+        self._take_classes()
 
     @property
     def classes(self) -> Mapping[str, type[Record]]:

@@ -163,6 +163,14 @@ def test_a_script_that_renames_runs_on_an_account(
     assert "undid paint" in printed(capsys, "migrate", "env:STORE", "--scripts", "x", "--to", "")
     with tm.open(TEXT, models=ALL) as store:
         assert store[Colors.key("red")].number == 3
+    only = "copy", "new.db", "other.db", "--models", MODELS, "--class"
+    assert "3 inserted" in printed(capsys, *only, "Part")
+    for name, text in (
+        ("Nothing", "no class 'Nothing' in this store"),
+        ("Colors", "it follows Part; name that in only="),
+    ):
+        assert run([*only, name]) != 0
+        assert text in capsys.readouterr().err
 
 
 def test_an_account_is_migrated_by_way_of_a_file(memory: Memory, tmp_path: Path) -> None:
