@@ -12,6 +12,7 @@ import attrs
 
 from ..diagrams.markup import text
 from ..diagrams.svg import svg
+from ..datetime_types import Builtin
 from ..diagrams.trees import trees_of
 from ..engines.statistics import Statistics
 from ..errors import QueryStopped
@@ -26,7 +27,7 @@ _PARTITIONS = 50
 
 
 def _utc_now() -> datetime:
-    return datetime.now(UTC)
+    return Builtin.datetime.now(UTC)
 
 
 class TimedCache:
