@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 import attrs
 
+from ..datetime_types import Builtin
 from ..diagrams.markup import text
 from ..diagrams.svg import svg
-from ..datetime_types import Builtin
 from ..diagrams.trees import trees_of
 from ..engines.statistics import Statistics
 from ..errors import QueryStopped
