@@ -13,7 +13,7 @@ from ..engines.check import Problem
 from ..engines.locations import open_engine
 from ..engines.locations import restore as restore_store
 from ..engines.locations import status as status_of
-from ..errors import InvalidModel, NotAStore, TableMapperError
+from ..errors import InvalidModel, NotAStore, StoreReadOnly, TableMapperError
 from ..schema.model import Schema
 from ..store.administration import copy as copy_stores
 from ..store.builds import HOLD, REST
@@ -42,6 +42,14 @@ Limit = Annotated[int | None, Parameter(help="how many entities this call reads 
 
 def _open(place: StoreArgument, models: str, scripts: str | None = None) -> Store:
     return open_store(**existing(place), models=load_models(models), migrations=scripts, build=False)
+
+
+def _open_to_compare(place: StoreArgument, models: str, scripts: str | None) -> Store:
+    """Open a store as its program does; one that cannot be written, such as a backup on a read-only mount, to read."""
+    try:
+        return _open(place, models, scripts)
+    except StoreReadOnly:
+        return open_store(**existing(place), models=load_models(models), migrations=scripts, read_only=True)
 
 
 def _without_models(where: dict[str, Any]) -> Store:
@@ -84,7 +92,7 @@ def check(place: StoreArgument, /, *, models: Models, scripts: Scripts | None = 
 
     With the scripts, also compare what an older version reads where functions of the scripts compute it.
     """
-    with _open(place, models, scripts) as store:
+    with _open_to_compare(place, models, scripts) as store:
         report = store.check(progress=not json)
     summary = str(report).partition("\n")[0]
     beside = [f"foreign: {label}" for label in report.foreign] + [

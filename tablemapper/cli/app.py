@@ -221,7 +221,10 @@ def existing(place: str) -> dict[str, Any]:
     if isinstance(where["path"], str):
         status(where["path"], **{name: value for name, value in where.items() if name != "path"})
     elif not where["path"].exists():
-        raise NotAStore(f"{where['path']}: there is no store; name the file of a store")
+        raise NotAStore(
+            f"{where['path']}: there is no store; name the file of a store, or create one in Python: "
+            f'tm.open("{where["path"]}", models=[…])'
+        )
     else:
         check_file(where["path"])
     return where

@@ -50,6 +50,8 @@ def _refusing(command: Any) -> Any:
         try:
             ended: Exit = command(*arguments, json=json, **options)
         except _REFUSED as error:
+            if isinstance(error, EntityExists):
+                error.add_note("--upsert replaces what is there already")
             return failure(error, Exit.FINDINGS, json=json)
         return ended
 
