@@ -148,6 +148,19 @@ def test_a_table_with_rows_of_other_programs_is_never_replaced(table: str) -> No
     assert ("x", "settings" if table != "Hosts" else ' "q') in memory.tables[table]
 
 
+def test_a_table_that_other_programs_write_keeps_its_name() -> None:
+    memory = Memory()
+    with opened(memory) as store:
+        fill(store)
+        row = Log.key("a", 77).row
+        memory.send(GroupTransaction("Logs", "a", (RowChange("insert", row, {"level": "theirs"}),)))
+        began = memory.ahead
+        assert store.clear(Log) == 7
+        assert memory.ahead == began
+        right(store, 0)
+    assert "Logs" in memory.tables
+
+
 def test_what_cannot_be_replaced_is_cleared_row_by_row() -> None:
     class Event(tm.Entity, table="Events"):
         shop: tm.Field[str]
