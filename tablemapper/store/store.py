@@ -24,6 +24,7 @@ from ..errors import InvalidEntity, InvalidQuery, PreconditionFailed, safe_repr
 from ..execution.prepared import PlanCache
 from ..expressions.foreign_names import refuse_foreign_names
 from ..expressions.tree import Assignment, Predicate
+from ..guidance.advisor import log_advice
 from ..keys.canonical import is_key
 from ..keys.composite_times import decode
 from ..planning.query_spec import QuerySpec
@@ -96,6 +97,8 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         """Answer with the classes that the engine has by now; what runs, as a stream that is written, does so, too."""
         self._operations.follow()
         self._take_classes()
+        if self._limits == "azure":
+            log_advice(self._engine.schema)
 
     @property
     def classes(self) -> Mapping[str, type[Record]]:

@@ -155,6 +155,8 @@ def test_what_has_no_variant_says_why() -> None:
         November.variant("x")
     with pytest.raises(tm.InvalidModel, match="Shared: it has no table; derive a class with table= from it"):
         Shared.variant("x")
+    with pytest.raises(tm.InvalidModel, match="Entity"):
+        tm.Entity.variant("x")
     with pytest.raises(tm.InvalidModel, match="Log202611 has a table; derive both"):
 
         class Wrong(November, table="Wrong"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 import tablemapper as tm
 
 from ..classes import entity
-from ..engines.azure.memory import Memory
+from ..engines.azure.memory import Faulty, Memory
 from ..engines.azure.place import AzurePlace
 
 pytestmark = pytest.mark.file  # (and of an account; another engine need not be asked)
@@ -232,6 +233,38 @@ def test_calls_are_reported_and_an_observed_store_has_the_classes() -> None:
         assert len(list(store.query(Log).where(Log.host == "a"))) == 6
     assert next((one.verb, one.model) for one in events) == ("use", "Log, Hosts")
     assert {one.verb for one in events} == {"use", "insert_many", "get", "query"}
+
+
+def test_advice_on_classes_that_come_is_logged_as_on_those_of_an_open(caplog: pytest.LogCaptureFixture) -> None:
+    with tm.open(":memory:", models=[Other], limits="azure") as store:
+        caplog.clear()
+        store.use(entity("Wide", "Wides", {"id": int}, tm.Key[int](partition="all", row="{id}")))
+    assert "Wide" in caplog.text
+
+
+@pytest.mark.parametrize("way", ["before", "lost"])
+def test_who_is_killed_at_any_request_is_followed_by_the_next(way: str) -> None:
+    def begun() -> Faulty:
+        memory = Faulty()
+        with tm.open(AzurePlace(memory=memory, still=True), models=[Log]) as store:  # type: ignore[arg-type]
+            fill(store, Log)
+        return memory
+
+    whole, log, hosts = begun(), Log.variant("8"), Hosts.variant("8")
+    with tm.open(AzurePlace(memory=whole, still=True), models=[Log]) as store:  # type: ignore[arg-type]
+        start = whole.number
+        store.use(log, hosts)
+        end = whole.number
+    for at in range(start + 1, end + 1):
+        memory = begun()
+        memory.at, memory.way = at, way
+        with suppress(KeyboardInterrupt), tm.open(AzurePlace(memory=memory, still=True), models=[Log]) as store:  # type: ignore[arg-type]
+            store.use(log, hosts)
+        memory.at = -1
+        with tm.open(AzurePlace(memory=memory, still=True), models=[Log]) as store:  # type: ignore[arg-type]
+            store.use(log, hosts)
+            fill(store, log)
+            right(store, log)
 
 
 @pytest.mark.parametrize("is_observed", [False, True])
