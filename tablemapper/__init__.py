@@ -22,9 +22,7 @@ from .entities.fields import Field, avg, count, field, group_by, max_ever, min_e
 from .entities.fields import max as max
 from .entities.fields import min as min
 from .entities.fields import sum as sum
-from .entities.index import Index
 from .entities.json import from_dict, from_json, json_schema, to_dict, to_json
-from .entities.key import Key, KeyOf
 from .errors import (
     CorruptStore,
     EntityExists,
@@ -53,6 +51,8 @@ from .errors import (
     TableMapperError,
     UniqueViolation,
 )
+from .expressions.index import Index
+from .expressions.key import Key, KeyOf
 from .expressions.tree import Assignment, Order, Predicate
 from .uuids import uuid7
 from .values.extra import Extra

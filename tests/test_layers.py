@@ -21,11 +21,12 @@ ROOMS: list[list[dict[str, list[str]]]] = [
         {"keys": ["encodings", "times", "zones", "truncation", "codec", "template", "template_parser", "composite_times", "canonical", "overlap"]},
     ],
     [
-        {"expressions": ["foreign_names", "arithmetic", "elements", "clauses", "boolean", "tree", "predicates", "python_source", "sortable"]},
+        {"expressions": ["foreign_names", "arithmetic", "elements", "clauses", "boolean", "tree", "key", "index", "predicates", "python_source", "sortable"]},
         {"formats": ["json_reader", "arrow", "column_errors"]},
     ],
-    [{"entities": ["fields", "key", "index", "declaration", "class_body", "etag", "json", "pydantic", "constructor", "measures", "entity", "aggregates"]}],
-    [{"schema": ["labels", "specs", "rows", "slots", "aggregate_model", "model", "group_rows", "row_source", "maintenance", "assignments"]}],
+    [{"entities": ["fields", "key_and_indexes", "declaration", "class_body", "etag", "json", "pydantic", "constructor", "measures", "entity", "aggregates"]}],
+    [{"schema": ["labels", "specs", "rows", "slots", "aggregate_model", "model", "group_rows", "row_source", "maintenance"]}],
+    [{"edits": ["assignments"]}],
     [{"evolution": ["nested_types", "definitions", "renames", "literals", "changes", "history", "versions", "rules", "evolution", "spec_compiler", "newer_versions", "translation"]}],
     [{"catalogue": ["tables", "transitions", "catalogue", "property_names", "zone_rules", "actions", "fences", "dropping", "freeze", "cutover", "layout", "registration", "migration_states", "invariants"]}],
     [

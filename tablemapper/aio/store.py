@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypeVar, 
 
 from ..engines.protocol import Engine
 from ..entities.entity import Entity, Record
-from ..entities.index import IndexRange
-from ..entities.key import KeyOf
 from ..errors import safe_repr
 from ..events import Observer
 from ..expressions.foreign_names import refuse_foreign_names
+from ..expressions.index import IndexRange
+from ..expressions.key import KeyOf
 from ..expressions.tree import Assignment, Predicate
 from ..progress import ProgressOption, start_meter
 from ..query.partitions import Partition

@@ -13,7 +13,7 @@ import msgspec
 from ..codegen import Names
 from ..errors import InvalidEntity
 from ..values.scalars import ValueFault
-from .declaration import Declaration, check_type, check_value, located
+from .declaration import Declaration, check_type, check_value, checked_on_write, located
 from .fields import FieldModel
 
 _Normaliser: TypeAlias = Callable[[tuple[Any, ...]], list[Any]]
@@ -45,6 +45,8 @@ def constructor_source(declaration: Declaration, names: Names) -> Iterator[str]:
     for at, f in enumerate(declaration.fields):
         yield from _setter_source(declaration, at, f, attributes[f.name], names)
     yield f"SETTERS = {{{', '.join(f'{f.name!r}: set_{at}' for at, f in enumerate(declaration.fields))}}}"
+    if declaration.set_on_write:
+        yield from _on_write_source(declaration, names)
     yield "def __setattr__(self, name, value):"
     yield "    setter = SETTERS.get(name)"
     yield "    if setter is None: set_other(self, name, value)"
@@ -94,8 +96,8 @@ def _init_source(
 
 
 def _setter_source(declaration: Declaration, at: int, f: FieldModel, attribute: Any, names: Names) -> Iterator[str]:
-    if f.maintained:
-        yield f"def set_{at}(self, value): maintained(self, {f.name!r})"
+    if f.maintained or f.on_write is not None:
+        yield f"def set_{at}(self, value): refuse_value(self, {f.name!r})"
         return
     yield f"def set_{at}(self, value):"
     if f.name in declaration.key_fields:
@@ -107,6 +109,16 @@ def _setter_source(declaration: Declaration, at: int, f: FieldModel, attribute: 
         yield "    if not validators_disabled():"
         yield f"        {names.name('validator', attribute.validator)}(self, {names.name('attribute', attribute)}, value)"
     yield f"    {names.name('slot', declaration.cls.__dict__[f.name].__set__)}(self, value)"
+
+
+def _on_write_source(declaration: Declaration, names: Names) -> Iterator[str]:
+    """Yield the source of the function that sets what each write sets."""
+    yield "def set_on_write(self):"
+    for f in declaration.set_on_write:
+        check = names.name("check", partial(checked_on_write, declaration, f))
+        yield f"    value = {names.name('on_write', f.on_write)}()"
+        yield f"    if not ({_test(f, 'value', names)}): value = {check}(value)"
+        yield f"    {names.name('slot', declaration.cls.__dict__[f.name].__set__)}(self, value)"
 
 
 def _key_source(declaration: Declaration, plain: dict[str, str], names: Names) -> Iterator[str]:

@@ -323,7 +323,7 @@ def _bounds(f: FieldModel, schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _default(f: FieldModel) -> dict[str, Any]:
-    if f.maintained:
+    if f.maintained or f.on_write is not None:
         return {"readOnly": True}
     if f.default is attrs.NOTHING:
         return {}

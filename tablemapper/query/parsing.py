@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 from ..entities.declaration import declaration_of
-from ..entities.key import KeyOf
 from ..errors import InvalidQuery, did_you_mean, safe_repr
+from ..expressions.key import KeyOf
 from ..expressions.tree import Assignment, Attr, Order, Predicate
 from ..values.precision import TIMES, cut_text
 from ..values.scalars import SCALARS, ValueType

@@ -8,9 +8,9 @@ from typing import Any, Final, Literal, Never, TypeVar
 
 from ..engines.protocol import Engine, Operation
 from ..entities.entity import Entity, Record, stored_row
-from ..entities.key import KeyOf
 from ..errors import InvalidTransaction
 from ..events import Call, Observer
+from ..expressions.key import KeyOf
 from ..expressions.tree import Predicate
 from ..query.observed_queries import ObservedPlans, class_names, observed
 from ..query.partitions import Partition

@@ -12,8 +12,8 @@ from typing import Any, Literal, TypeAlias
 from ..engines.current_transaction import check_outside
 from ..engines.protocol import Batch, Engine, Operation, Part
 from ..entities.entity import Record, set_row
-from ..entities.key import KeyOf
 from ..errors import InvalidEntity, note_written, safe_repr
+from ..expressions.key import KeyOf
 from ..progress import Meter, ProgressOption, start_meter
 from ..schema.model import Model
 from ..schema.rows import Row

@@ -9,9 +9,10 @@ from functools import lru_cache
 from textwrap import dedent
 from typing import Any
 
-from ..entities.declaration import IndexModel, declaration_of
+from ..entities.declaration import declaration_of
 from ..entities.entity import Record, stored_row
 from ..entities.json import to_dict
+from ..entities.key_and_indexes import IndexModel
 from ..errors import InvalidQuery, TableMapperError
 from ..guidance.advisor import advise
 from ..limits import MAX_OPERATIONS, MAX_PROPERTIES

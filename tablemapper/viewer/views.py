@@ -14,8 +14,8 @@ from ..entities.aggregates import Aggregate
 from ..entities.declaration import Declaration, declaration_of
 from ..entities.entity import Record, info, key_of, stored_row
 from ..entities.json import field_values, to_dict
-from ..entities.key import KeyOf
 from ..errors import CorruptStore, InvalidQuery, NotReady, QueryStopped, StoreError, TableMapperError, safe_repr
+from ..expressions.key import KeyOf
 from ..guidance.workload import Workload
 from ..limits import MAX_ENTITY, entity_size
 from ..planning.cost import bytes_text
@@ -277,7 +277,7 @@ def _type(field: Any) -> str:
 
 def _default(field: Any) -> str:
     if field.factory is not None:
-        return "made anew"
+        return "made anew" if field.on_write is None else "made at each write"
     return "" if field.default is attrs.NOTHING else safe_repr(field.default)
 
 

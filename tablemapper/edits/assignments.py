@@ -16,7 +16,7 @@ import attrs
 import msgspec
 
 from ..codegen import Names, compile_functions
-from ..entities.declaration import check_type, check_value, located, maintained_fault
+from ..entities.declaration import check_type, check_value, checked_on_write, located, read_only_fault
 from ..entities.entity import key_of
 from ..entities.fields import FieldModel
 from ..errors import CorruptStore, InvalidEntity, did_you_mean, safe_repr
@@ -24,10 +24,10 @@ from ..expressions.arithmetic import EXACT, Computed, Number, calculation_fault,
 from ..expressions.python_source import calculation_source, walk
 from ..expressions.tree import Assignment, Attr
 from ..owner_cache import cached_on_owner
+from ..schema.maintenance import sound_test
+from ..schema.model import Model, has_functions
+from ..schema.rows import DAMAGE, FIRST, SAFE_LENGTH, Row, unreadable
 from ..values.scalars import SCALARS, ValueFault, ValueType
-from .maintenance import sound_test
-from .model import Model, has_functions
-from .rows import DAMAGE, FIRST, SAFE_LENGTH, Row, unreadable
 
 MAX_FUNCTIONS = 512
 REMOVED = object()
@@ -75,6 +75,20 @@ class Assignments:
 
     def __str__(self) -> str:
         return ", ".join([f"{step.label}={step.text}" for step in self.steps])
+
+    def at_write(self) -> Assignments:
+        """Return these assignments with those of a write: the values of ``on_write=`` now.
+
+        Raises:
+            InvalidEntity: one gives what its field cannot hold.
+        """
+        declaration = self.model.declaration
+        fields: list[Any] = [*declaration.set_on_write]
+        if not fields:
+            return self
+        values = [checked_on_write(declaration, f, f.on_write()) for f in fields]
+        steps = [_Step(f, (), f.name, f.type, value) for f, value in zip(fields, values, strict=True)]
+        return attrs.evolve(self, steps=(*self.steps, *steps))
 
     def constants(self) -> dict[str, Any] | None:
         """Return what is stored in whole fields; None if something is calculated, removed, or a rule looks at several fields."""
@@ -163,7 +177,10 @@ class Assignments:
                 raise unreadable(self.model.name, row, fault)
             raise InvalidEntity(f"{self.model.name} {key_of(entity)[1:]}", faults)
         for name, value in values.items():
-            setattr(entity, name, value)
+            if self.model.assignable[name] is None:  # (nobody but a write sets it)
+                self.model.cls.__dict__[name].__set__(entity, value)
+            else:
+                setattr(entity, name, value)
 
 
 def _with_part(kind: ValueType, nested: Any, path: tuple[str, ...], value: Any) -> Any:
@@ -269,8 +286,8 @@ def _overlap(a: tuple[str, ...], b: tuple[str, ...]) -> bool:
 
 def _fixed_fault(field: FieldModel) -> str:
     """Return why a field cannot be assigned."""
-    if field.maintained:
-        return maintained_fault(field)
+    if field.maintained or field.on_write is not None:
+        return read_only_fault(field)
     return f"{field.name}: a key field cannot be assigned; store.move(entity, new_key) gives another key"
 
 
