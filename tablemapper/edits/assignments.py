@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import attrs
 import msgspec
@@ -30,6 +30,8 @@ from ..schema.rows import DAMAGE, FIRST, SAFE_LENGTH, Row, unreadable
 from ..values.scalars import SCALARS, ValueFault, ValueType
 
 MAX_FUNCTIONS = 512
+_Source: TypeAlias = Literal["constant", "sum", "call"]
+"""Where a value in a row comes from: a constant, the value before and a constant, a function without arguments."""
 REMOVED = object()
 """Stands for no value, of an entry that goes."""
 
@@ -107,7 +109,7 @@ class Assignments:
         """
         if has_functions(self.model):
             return None
-        shape: list[tuple[str, bool]] = []
+        shape: list[tuple[str, _Source]] = []
         constants: list[Any] = []
         texts = 0
         for step in self.steps:
@@ -117,7 +119,12 @@ class Assignments:
             constant = step.increment if adds or step.constant is None else f.type.store(step.constant)
             texts += len(constant) if f.type.spillable and constant is not None and not adds else 0
             constants.append(constant)
-            shape.append((f.name, adds))
+            shape.append((f.name, "sum" if adds else "constant"))
+        for f in self.model.declaration.set_on_write:
+            if f.type.spillable:  # (its length is not known before)
+                return None
+            constants.append(partial(_stored_on_write, self.model, f))
+            shape.append((f.name, "call"))
         change = _row_change(self.model, tuple(shape), is_bounded=texts > 0)
         return partial(change, (*constants, SAFE_LENGTH - 4 * texts))
 
@@ -353,26 +360,33 @@ def _check_kind(kind: ValueType, value: Number[Any, Any]) -> None:
 # ---------------------------------------------------------------------------------------------- generated functions
 
 
+def _stored_on_write(model: Model, f: FieldModel) -> Any:
+    on_write: Any = f.on_write
+    value = checked_on_write(model.declaration, f, on_write())
+    return None if value is None else f.type.store(value)
+
+
 @cached_on_owner
 def _row_change(
-    model: Model, shape: tuple[tuple[str, bool], ...], *, is_bounded: bool
+    model: Model, shape: tuple[tuple[str, _Source], ...], *, is_bounded: bool
 ) -> Callable[[Sequence[Any], Row], Row | None]:
     """Return the function that makes of a row that of the changed entity, or None if that needs a look at the entity.
 
     It takes the constants, the greatest size of a row behind them, and the row.
 
     Args:
-        shape: by the name of each field, whether its constant is added.
+        shape: by the name of each field, what becomes of its constant.
         is_bounded: whether a row may become too large.
     """
     places = tuple(range(FIRST, FIRST + len(model.columns)))
     names = Names(DAMAGE=DAMAGE, check=check_value, most=model.most, sound=sound_test(model, places))
     values = ["row[0]", "row[1]", "0", *[f"row[{at}]" for at in places]]
-    for number, (name, adds) in enumerate(shape):
+    for number, (name, source_kind) in enumerate(shape):
         at = model.position[name]
         added = f"c[{number}] if row[{at}] is None else row[{at}] + c[{number}]"
         field = names.name("field", model.declaration.field(name))
-        values[at] = f"check({field}, {added})" if adds else f"c[{number}]"
+        texts = {"constant": f"c[{number}]", "sum": f"check({field}, {added})", "call": f"c[{number}]()"}
+        values[at] = texts[source_kind]
     source = [
         "def changed(c, row):",
         "    try:",

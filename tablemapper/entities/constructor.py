@@ -45,8 +45,6 @@ def constructor_source(declaration: Declaration, names: Names) -> Iterator[str]:
     for at, f in enumerate(declaration.fields):
         yield from _setter_source(declaration, at, f, attributes[f.name], names)
     yield f"SETTERS = {{{', '.join(f'{f.name!r}: set_{at}' for at, f in enumerate(declaration.fields))}}}"
-    if declaration.set_on_write:
-        yield from _on_write_source(declaration, names)
     yield "def __setattr__(self, name, value):"
     yield "    setter = SETTERS.get(name)"
     yield "    if setter is None: set_other(self, name, value)"
@@ -111,14 +109,13 @@ def _setter_source(declaration: Declaration, at: int, f: FieldModel, attribute: 
     yield f"    {names.name('slot', declaration.cls.__dict__[f.name].__set__)}(self, value)"
 
 
-def _on_write_source(declaration: Declaration, names: Names) -> Iterator[str]:
-    """Yield the source of the function that sets what each write sets."""
-    yield "def set_on_write(self):"
+def on_write_source(declaration: Declaration, names: Names) -> Iterator[str]:
+    """Yield source that sets the fields of an entity ``e`` that each write sets."""
     for f in declaration.set_on_write:
         check = names.name("check", partial(checked_on_write, declaration, f))
-        yield f"    value = {names.name('on_write', f.on_write)}()"
-        yield f"    if not ({_test(f, 'value', names)}): value = {check}(value)"
-        yield f"    {names.name('slot', declaration.cls.__dict__[f.name].__set__)}(self, value)"
+        yield f"v = {names.name('on_write', f.on_write)}()"
+        yield f"if not ({_test(f, 'v', names)}): v = {check}(v)"
+        yield f"{names.name('slot', declaration.cls.__dict__[f.name].__set__)}(e, v)"
 
 
 def _key_source(declaration: Declaration, plain: dict[str, str], names: Names) -> Iterator[str]:

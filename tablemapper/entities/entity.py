@@ -145,8 +145,6 @@ def _finish(cls: Any, own_metaclass: Any, declaration: Declaration) -> None:
         function = functions[name]
         function.__qualname__ = f"{cls.__qualname__}.{name}"
         type.__setattr__(cls, name, function)
-    if declaration.set_on_write:
-        type.__setattr__(cls, "__on_write__", functions["set_on_write"])
     cls.__init__.__annotations__ = {**{f.name: annotations[f.name] for f in declaration.parameters}, "return": None}
     if cls.__doc__ is None:
         cls.__doc__ = f"{cls.__name__}({str(inspect.signature(cls.__init__)).partition('self, ')[2]}"

@@ -404,9 +404,7 @@ def _by_rows(changes: Assignments) -> Work | None:
         return None
 
     def by_row(row: Row) -> Operation | None:
-        change = changes.at_write().of_rows() if model.places_on_write else changed_row
-        assert change is not None
-        new = change(row)
+        new = changed_row(row)
         return None if new is None else Operation("replace", model, row[0], row[1], new=new, old=row, etag=row[2])
 
     return by_row

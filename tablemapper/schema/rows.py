@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 import msgspec
 
 from ..codegen import Names, compile_functions
+from ..entities.constructor import on_write_source
 from ..entities.declaration import Declaration, checked_on_write, located
 from ..entities.entity import check_rule, check_whole
 from ..entities.fields import FieldModel
@@ -89,7 +90,8 @@ def _to_rows_source(declaration: Declaration, columns: tuple[FieldModel, ...], n
     fixed = fixed_size([(field.property, field.type.edm) for field in columns]) + 4 * len(long)
     if declaration.type_name is not None:
         fixed += property_size(TYPE_PROPERTY, "String") + string_size(declaration.type_name)
-    puts = [f"{names.name('set_on_write', declaration.cls.__on_write__)}(e)"] if declaration.set_on_write else []
+    puts = list(on_write_source(declaration, names))
+    to_written_row = ["def to_written_row(e):", *[f"    {line}" for line in puts], "    return to_row(e)"]
     lengths = "".join([f" + (0 if row[{at}] is None else len(row[{at}]))" for at in long])
     return [
         "def to_row(e):",
@@ -97,11 +99,7 @@ def _to_rows_source(declaration: Declaration, columns: tuple[FieldModel, ...], n
         *[f"        {line}" for line in body],
         "        return row",
         f"    {failed}",
-        *(
-            ["def to_written_row(e):", f"    {puts[0]}", "    return to_row(e)"]
-            if puts
-            else ["to_written_row = to_row"]
-        ),
+        *(to_written_row if puts else ["to_written_row = to_row"]),
         "def to_rows(entities, kept, rows):",
         "    keep = kept.append; add = rows.append",
         "    total = 0",
