@@ -319,6 +319,7 @@ def test_a_value_may_be_none_for_a_write() -> None:
             for write in (
                 lambda: own.upsert(Told("a", 1), merge=True),
                 lambda: own.merge(Told.key("a"), n=2),
+                lambda: own.query(Told).where(Told.id == "a").update(n=3),
             ):
                 answers[0] = "x"
                 own.upsert(Told("a"))
