@@ -22,7 +22,8 @@ from .entities.fields import Field, avg, count, field, group_by, max_ever, min_e
 from .entities.fields import max as max
 from .entities.fields import min as min
 from .entities.fields import sum as sum
-from .entities.json import from_dict, from_json, json_schema, to_dict, to_json
+from .entities.index import Index
+from .entities.key import Key, KeyOf
 from .errors import (
     CorruptStore,
     EntityExists,
@@ -51,9 +52,9 @@ from .errors import (
     TableMapperError,
     UniqueViolation,
 )
-from .expressions.index import Index
-from .expressions.key import Key, KeyOf
 from .expressions.tree import Assignment, Order, Predicate
+from .interchange.json import from_dict, from_json, json_schema, to_dict, to_json
+from .interchange.patches import Patch, patch
 from .uuids import uuid7
 from .values.extra import Extra
 from .values.geo import GeoPoint
@@ -118,6 +119,7 @@ __all__ = [
     "Order",
     "OutcomeUnknown",
     "Page",
+    "Patch",
     "PreconditionFailed",
     "Predicate",
     "Prices",
@@ -157,6 +159,7 @@ __all__ = [
     "migration",
     "min_ever",
     "open_async",
+    "patch",
     "register",
     "restore",
     "schema_snapshot",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from .aio.query import AsyncMixedQuery, AsyncQuery, AsyncRows
 from .attributes import publish as _publish
+from .entities.index import IndexRange
 from .execution.totals import GroupedQuery
-from .expressions.index import IndexRange
 from .expressions.tree import Attr, Expr
 from .query.mixed import MixedQuery
 from .query.partitions import Partition

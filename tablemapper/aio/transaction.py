@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, Self, TypeVar, 
 from ..engines.protocol import Operation
 from ..entities.aggregates import Aggregate
 from ..entities.entity import Entity, Record
+from ..entities.key import KeyOf
 from ..expressions.foreign_names import refuse_foreign_names
-from ..expressions.key import KeyOf
 from ..expressions.tree import Assignment
 from ..verbs.operations import KeyedVerbs, not_found
 from ..verbs.transaction import TransactionBuffer

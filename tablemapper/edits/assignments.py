@@ -293,7 +293,7 @@ def _overlap(a: tuple[str, ...], b: tuple[str, ...]) -> bool:
 
 def _fixed_fault(field: FieldModel) -> str:
     """Return why a field cannot be assigned."""
-    if field.maintained or field.on_write is not None:
+    if field.read_only:
         return read_only_fault(field)
     return f"{field.name}: a key field cannot be assigned; store.move(entity, new_key) gives another key"
 
@@ -307,7 +307,7 @@ def _step(
         if attr.path:
             _check_removable(field.type, attr.path)
         elif not field.optional:
-            raise ValueFault(f"it cannot be removed, as it is not optional (Field[{field.type.name} | None] would be)")
+            raise ValueFault(field.removal_fault)
         return _Step(field, attr.path, label, kind, REMOVED if attr.path else None, "removed")
     if isinstance(value, Number):
         for attribute in value.attributes():

@@ -1,12 +1,12 @@
 """The declarations of class bodies: fields, key, indexes and aggregates, as frozen data.
 
 - `fields`: `Field` and its options.
+- `key`: keys as they are declared, and what calling one gives.
+- `index`: indexes as they are declared, and what calling one gives.
 - `key_and_indexes`: the key and the indexes of a class, compiled.
 - `declaration`: a class, compiled.
 - `class_body`: a class body, read.
 - `etag`: ETags as text.
-- `json`: entities as JSON.
-- `pydantic`: what pydantic, and so FastAPI, asks of a class.
 - `constructor`: the source of constructors and setters.
 - `measures`: what may be declared as an aggregate.
 - `entity`: `Record`, `Entity` and the class they are made of.

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-from ..expressions.key import Key
 from ..expressions.tree import Predicate
 from ..owner_cache import cached_on_owner
 from .declaration import AbstractDeclaration, Declaration, declaration_of
 from .entity import Record
 from .fields import FIELD, FieldModel, SourceName
+from .key import Key
 from .key_and_indexes import index_table
 from .measures import aggregate_faults, measures_of
 

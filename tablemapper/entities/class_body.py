@@ -20,8 +20,6 @@ import attrs
 
 from ..datetime_types import Builtin
 from ..errors import did_you_mean, safe_repr
-from ..expressions.index import Index
-from ..expressions.key import Key
 from ..limits import check_property_name
 from ..values.constraint_aliases import package_of, with_meta
 from ..values.constraints import constraint_of, known_to_msgspec
@@ -30,6 +28,8 @@ from ..values.precision import with_precision
 from ..values.scalars import SCALARS, ValueType
 from .declaration import AbstractDeclaration, Options
 from .fields import FIELD, Field, FieldModel, FieldOptions, Measure
+from .index import Index
+from .key import Key
 
 _METHODS = frozenset({"key", "mro", "replace", "self"})
 _GENERATED = frozenset({"__init__", "__new__", "__setattr__", "__delattr__", "__getstate__", "__setstate__"})

@@ -94,7 +94,7 @@ def _init_source(
 
 
 def _setter_source(declaration: Declaration, at: int, f: FieldModel, attribute: Any, names: Names) -> Iterator[str]:
-    if f.maintained or f.on_write is not None:
+    if f.read_only:
         yield f"def set_{at}(self, value): refuse_value(self, {f.name!r})"
         return
     yield f"def set_{at}(self, value):"

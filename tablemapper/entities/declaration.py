@@ -11,8 +11,6 @@ import attrs
 from ..accept import accept_faults, accepted
 from ..datetime_types import Builtin
 from ..errors import InvalidEntity, InvalidModel, InvalidQuery, did_you_mean, safe_repr
-from ..expressions.index import Index
-from ..expressions.key import Key
 from ..expressions.tree import TIMESTAMP_NAME, Predicate
 from ..keys.composite_times import composed_fields
 from ..keys.template import Slot, Template
@@ -20,6 +18,8 @@ from ..limits import MAX_PROPERTIES, check_table_name
 from ..values.scalars import ValueFault
 from ..values.timestamp import TIMESTAMP
 from .fields import FieldModel
+from .index import Index
+from .key import Key
 from .key_and_indexes import IndexModel, compile_condition, compile_index, field_names, key_templates
 
 

@@ -30,8 +30,6 @@ from ..datetime_types import builtin_time
 from ..errors import InvalidEntity, InvalidModel, did_you_mean, safe_repr
 from ..expressions.arithmetic import Number
 from ..expressions.foreign_names import FOREIGN_NAMES, foreign_name_fault, refuse_foreign_names, without_foreign_names
-from ..expressions.index import IndexCall
-from ..expressions.key import KeyOf
 from ..expressions.tree import Assignment, Attr, Predicate
 from ..keys.encodings import check_key
 from ..limits import is_name
@@ -53,9 +51,9 @@ from .declaration import (
 )
 from .etag import etag_text
 from .fields import FieldModel, avg, count, field, group_by, max, max_ever, min, min_ever, sum
-from .json import json_form
+from .index import IndexCall
+from .key import KeyOf
 from .measures import maintained_faults
-from .pydantic import core_schema, document
 
 R = TypeVar("R", bound="Record")
 
@@ -311,7 +309,7 @@ class Record(metaclass=RecordType):
         cls = type(self)
         declaration = declaration_of(cls)
         values = {model.name: getattr(self, model.name) for model in declaration.parameters}
-        fixed = {model.name: model for model in (*declaration.maintained, *declaration.set_on_write)}
+        fixed = {model.name: model for model in declaration.fields if model.read_only}
         faults = [read_only_fault(fixed[name]) for name in changes if name in fixed]
         faults += [
             f'no field "{name}"{did_you_mean(name, values)}'
@@ -360,18 +358,6 @@ class Record(metaclass=RecordType):
     def _faults(cls, declaration: AbstractDeclaration) -> list[str]:
         """Return what else is wrong with a declaration of this kind of record."""
         return []
-
-    def __json__(self) -> bytes:
-        """Return the entity as JSON; the first call of a class puts a generated function in this one's place."""
-        return json_form(type(self)).encode(self)
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, _source: Any, _handler: Any) -> Any:
-        return core_schema(cls)
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, schema: Any, handler: Any) -> Any:
-        return document(cls, schema, handler)
 
     def __getstate__(self) -> tuple[Any, ...]:
         values = tuple([getattr(self, model.name) for model in declaration_of(type(self)).fields])

@@ -9,8 +9,6 @@ import attrs
 
 from ..accept import accept_faults, accepted
 from ..errors import InvalidModel, InvalidQuery, did_you_mean, safe_repr
-from ..expressions.index import Index
-from ..expressions.key import Key
 from ..expressions.predicates import dump
 from ..expressions.tree import TIMESTAMP_NAME, Attr, ElementAttr, Predicate, as_predicate
 from ..keys.composite_times import composed, composed_fields
@@ -21,6 +19,8 @@ from ..values.extra import indexed_as
 from ..values.nested import value_type
 from ..values.scalars import ValueType
 from .fields import FieldModel
+from .index import Index
+from .key import Key
 
 
 @attrs.frozen(eq=False)

@@ -1,4 +1,4 @@
-"""Typed expressions: conditions, calculations, keys and ranges of indexes as data, and as Python.
+"""Typed expressions: conditions and calculations as data, and as Python.
 
 - `foreign_names`: names that other libraries have for what is called otherwise here.
 - `arithmetic`: what operators do with each type.
@@ -6,8 +6,6 @@
 - `clauses`: what is done with a field: an order by it, an assignment to it.
 - `boolean`: what every predicate answers, and predicates that are made of others.
 - `tree`: attributes, and the predicates that test them.
-- `key`: keys as they are declared, and what calling one gives.
-- `index`: indexes as they are declared, and what calling one gives.
 - `predicates`: predicates taken apart, written down, and with other constants.
 - `python_source`: what predicates mean, as Python source.
 - `sortable`: the form in which values are kept that have to sort as they do.

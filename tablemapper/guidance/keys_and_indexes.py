@@ -11,9 +11,9 @@ import attrs
 
 from ..datetime_types import Builtin
 from ..entities.declaration import Declaration
+from ..entities.index import Index
+from ..entities.key import Key
 from ..entities.key_and_indexes import IndexModel, compile_index, index_table, key_templates
-from ..expressions.index import Index
-from ..expressions.key import Key
 from ..keys.overlap import disjoint
 from ..keys.template import Slot, Template
 from ..planning.shards import spreading

@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from ..expressions.index import IndexRange
+from ..entities.index import IndexRange
 from ..expressions.predicates import conjuncts, forms, parametrised
 from ..expressions.tree import Attr, Order, Predicate
 from ..schema.model import Model

@@ -116,9 +116,10 @@ class Model:
     @cached_property
     def assignable(self) -> dict[str, FieldModel | None]:
         """The fields, by name; None for one of the key, and for one that the store maintains, or each write sets."""
-        declaration = self.declaration
-        fixed = declaration.key_fields.union([f.name for f in (*declaration.maintained, *declaration.set_on_write)])
-        return {field.name: None if field.name in fixed else field for field in declaration.fields}
+        fixed = self.declaration.key_fields
+        return {
+            field.name: None if field.read_only or field.name in fixed else field for field in self.declaration.fields
+        }
 
     @property
     def indexes(self) -> tuple[IndexModel, ...]:

@@ -9,8 +9,8 @@ from ..entities.aggregates import Aggregate
 from ..entities.declaration import abstract_declaration, declaration_of
 from ..entities.entity import Record
 from ..entities.fields import FieldModel
+from ..entities.index import IndexCall
 from ..errors import did_you_mean, safe_repr
-from ..expressions.index import IndexCall
 from ..expressions.tree import Attr
 from ..schema.model import Model, model_of
 from ..schema.specs import FieldSpec

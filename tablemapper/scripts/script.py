@@ -24,8 +24,8 @@ import attrs
 from ..entities.aggregates import keepers
 from ..entities.declaration import Declaration
 from ..entities.entity import Entity, Record
+from ..entities.index import IndexRange
 from ..errors import InvalidMigration, safe_repr
-from ..expressions.index import IndexRange
 from ..expressions.tree import Attr
 from .steps import AnyStep, Convert, Drop, Fill, Join, Rekey, Rename, RenameClass, Resolve, Rewrite
 

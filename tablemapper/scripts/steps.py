@@ -17,9 +17,9 @@ from msgspec.structs import replace
 from ..entities.aggregates import Aggregate
 from ..entities.declaration import abstract_declaration, declaration_of
 from ..entities.entity import Entity, Record
+from ..entities.index import IndexCall
 from ..errors import safe_repr
 from ..evolution.renames import rename_in_place, with_table
-from ..expressions.index import IndexCall
 from ..expressions.tree import Attr
 from ..schema.model import model_of
 from .arguments import (

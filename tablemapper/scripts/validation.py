@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from ..entities.index import IndexCall
 from ..errors import InvalidModel
 from ..evolution.evolution import form_changes
-from ..expressions.index import IndexCall
 from ..expressions.tree import Attr
 from ..schema.model import Schema, compile_schema
 from ..schema.specs import Forms

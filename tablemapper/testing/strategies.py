@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from ..entities.declaration import Declaration, check_value, declaration_of, located, read_only_fault
 from ..entities.entity import Entity
 from ..entities.fields import FieldModel
+from ..entities.key import KeyOf
 from ..errors import InvalidEntity, InvalidModel, TableMapperError, did_you_mean
-from ..expressions.key import KeyOf
 from ..schema.maintenance import Maintenance, aggregate_maintenance, index_maintenance
 from ..schema.model import Model, model_of
 from .key_budget import aggregates_of, rooms_of

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from ..entities.entity import Entity
-from ..expressions.key import KeyOf
+from ..entities.key import KeyOf
 from ..progress import ProgressOption
 from ..schema.model import has_functions
 from .column_input import entities_of, values_of

@@ -12,8 +12,8 @@ from ..entities.aggregates import Aggregate
 from ..entities.declaration import declaration_of
 from ..entities.entity import Record, key_of, set_maintained, set_row, stored_row
 from ..entities.etag import etag_timestamp
+from ..entities.key import KeyOf
 from ..errors import CorruptStore, EntityNotFound, InvalidEntity, PreconditionFailed, safe_repr
-from ..expressions.key import KeyOf
 from ..expressions.tree import Assignment
 from ..keys.composite_times import shown_key
 from ..limits import MAX_OPERATIONS

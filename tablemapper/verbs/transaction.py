@@ -12,9 +12,9 @@ from ..engines.current_transaction import TransactionBlock
 from ..engines.protocol import Operation
 from ..entities.aggregates import Aggregate
 from ..entities.entity import Entity, Record, set_row
+from ..entities.key import KeyOf
 from ..errors import EntityTooLarge, InvalidTransaction
 from ..expressions.foreign_names import refuse_foreign_names
-from ..expressions.key import KeyOf
 from ..expressions.tree import Assignment
 from ..limits import MAX_OPERATIONS, MAX_TRANSACTION
 from ..schema.model import Model

@@ -10,10 +10,11 @@ from itertools import groupby, islice
 from typing import Any, Literal, TypeAlias
 
 from ..engines.current_transaction import check_outside
+from ..engines.optional_protocols import LoadsAtOnce
 from ..engines.protocol import Batch, Engine, Operation, Part
 from ..entities.entity import Record, set_row
+from ..entities.key import KeyOf
 from ..errors import InvalidEntity, note_written, safe_repr
-from ..expressions.key import KeyOf
 from ..progress import Meter, ProgressOption, start_meter
 from ..schema.model import Model
 from ..schema.rows import Row
@@ -88,9 +89,11 @@ def _insert(operations: Operations, verb: str, windows: Iterable[list[Batch]], m
 
 
 def _load(operations: Operations, verb: str, windows: Iterator[list[Batch]], progress: ProgressOption) -> int:
-    operations.engine.capabilities.check_load(verb)
+    engine = operations.engine
+    engine.capabilities.check_load(verb)
+    assert isinstance(engine, LoadsAtOnce)
     with _telling(verb, None):
-        return operations.engine.load(windows, lambda task, total: start_meter(progress, task, total=total))
+        return engine.load(windows, lambda task, total: start_meter(progress, task, total=total))
 
 
 def _stream(verb: str, items: Iterable[Any]) -> Iterable[Any]:

@@ -260,6 +260,9 @@ def test_the_constructor_gives_it_a_value_and_takes_one_by_name_alone() -> None:
     assert tm.from_dict(Doc, {"site": "Oslo", "id": "a"}).updated > doc.updated
     assert tm.json_schema(Doc)["properties"]["updated"]["readOnly"] is True
     assert "updated" not in tm.json_schema(Doc)["required"]
+    assert "updated" not in tm.json_schema(Doc, patch=True)["properties"]
+    with pytest.raises(tm.InvalidEntity, match="patch of Doc: updated: it is set at each write, by on_write="):
+        tm.patch(Doc, {"updated": "2026-01-01T00:00:00Z"})
 
 
 def test_nobody_else_assigns_it(store: tm.Store) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Never, TypeVar, TypeVarTuple, overload
 
-from .foreign_names import refuse_foreign_names
+from ..expressions.foreign_names import refuse_foreign_names
 
 E = TypeVar("E")
 Ts = TypeVarTuple("Ts")

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Never, TypeVar, Type
 import attrs
 
 from ..errors import InvalidQuery
-from .foreign_names import refuse_foreign_names
+from ..expressions.foreign_names import refuse_foreign_names
+from ..expressions.tree import Predicate
 from .key import TemplateText, dotted
-from .tree import Predicate
 
 E = TypeVar("E")
 Ts = TypeVarTuple("Ts")

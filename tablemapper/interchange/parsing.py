@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 from ..entities.declaration import declaration_of
+from ..entities.key import KeyOf
 from ..errors import InvalidQuery, did_you_mean, safe_repr
-from ..expressions.key import KeyOf
 from ..expressions.tree import Assignment, Attr, Order, Predicate
 from ..values.precision import TIMES, cut_text
 from ..values.scalars import SCALARS, ValueType
@@ -67,7 +67,7 @@ def condition(cls: type[Any], text: str, /) -> Predicate[Any]:
             f"{safe_repr(text)}: expected a field, an operator and a value, as in price<8; the operators are {', '.join(OPERATORS)}"
         )
     attr = field(cls, match["field"])
-    another = _ANOTHER.search(match["value"]) if match["value"][:1] != '"' else None
+    another = None if isinstance(_json(match["value"]), str | list) else _ANOTHER.search(match["value"])
     if another is not None and another[1] in _names(cls):
         raise InvalidQuery(
             f"{safe_repr(text)}: this is one condition, with all of it from {safe_repr(match['value'])} as its value; give each "
