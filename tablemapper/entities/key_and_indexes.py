@@ -257,7 +257,7 @@ def index_table(table: str, name: str) -> str:
 def compile_index(
     cls: Any, name: str, index: Index[Any], table: str | None, fields: Mapping[str, FieldModel], faults: list[str]
 ) -> IndexModel | None:
-    """Return an index of a class; None if it has a fault, or if there is no table: the index is lent, and only judged."""
+    """Return an index of a class; None if it has a fault. One without a table, which is lent, is judged but for its condition."""
     types = dict(_index_types(index, fields))
     lists = [f for f in types if fields[f.partition(".")[0]].type.element is not None and "." not in f]
     fault_count = len(faults)
@@ -289,7 +289,7 @@ def compile_index(
         faults.append(f"{name}: {' and '.join(list_fields)} are lists; an index can fan out over one")
     arguments = dict.fromkeys((*partition.arguments, *row.arguments))
     _compare_parameters(name, index, {f: types[f] for f in arguments}, fields, faults)
-    if table is None or len(faults) > fault_count:
+    if len(faults) > fault_count:
         return None
     fan_out, everything = list_fields[0] if list_fields else None, index.include == "all"
     return IndexModel(

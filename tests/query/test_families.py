@@ -90,6 +90,12 @@ def test_each_entity_comes_as_its_own_class_in_the_order_of_keys(store: tm.Store
     assert shown(store.query(Animal).where(Animal.place == "Oslo").limit(3)) == expected(Dog, Cat, Bird)[:3]
 
 
+def test_entities_with_one_key_come_in_the_order_of_their_classes(store: tm.Store) -> None:
+    store.insert_many([Bird("Rome", "0"), Cat("Rome", "c"), Bird("Rome", "c"), Dog("Rome", "d"), Cat("Rome", "d")])
+    rows = shown(store.query(Animal).where(Animal.place == "Rome"))
+    assert rows == sorted(rows)
+
+
 def test_conditions_are_on_fields_of_the_base_or_of_any_class(store: tm.Store) -> None:
     found = store.query(Animal).where(Animal.age == 5).allow_sort()
     assert shown(found) == expected(Dog, Cat, Bird, where=lambda one: one.age == 5)

@@ -308,6 +308,33 @@ def test_what_it_gives_is_checked(store: tm.Store) -> None:
         assert [(row.n, row.m) for row in own.query(Counted).allow_scan()] == [(1, 0)]
 
 
+def test_columns_that_hold_it_are_not_what_is_stored(store: tm.Store) -> None:
+    store.insert_columns(Doc, {"site": ["Oslo"], "id": ["a"], "updated": [BEGIN]})
+    assert store[KEY].updated > BEGIN
+
+
+def test_a_text_may_not_be_too_long() -> None:
+    answers = ["ann"]
+
+    class Signed(tm.Entity, table="Signeds"):
+        id: tm.Field[str]
+        n: tm.Field[int] = tm.field(default=0)
+        by: tm.Field[str] = tm.field(on_write=lambda: answers[0])
+        key = tm.Key[str](partition="{id}")
+
+    with tm.open(":memory:", models=[Signed]) as own:
+        own.insert(Signed("a"))
+        answers[0] = "bob"
+        own.query(Signed).allow_scan().update(n=1)
+        assert own[Signed.key("a")].by == "bob"
+        answers[0] = "x" * 40_000
+        with pytest.raises(tm.EntityTooLarge):
+            own.query(Signed).allow_scan().update(n=2)
+        with pytest.raises(tm.EntityTooLarge):
+            own.merge(Signed.key("a"), n=2)
+        assert own[Signed.key("a")].n == 1
+
+
 def test_a_value_may_be_none_for_a_write() -> None:
     answers: list[str | None] = ["x"]
 
@@ -442,9 +469,14 @@ def test_a_damaged_entity_gets_it_with_what_is_assigned(tmp_path: Path) -> None:
         connection.execute("UPDATE Docs SET note = x'00'")
     connection.close()
     with tm.open(path, models=[Doc]) as store:
+        times = store.query(Doc).where(Doc.site == "Oslo").select(Doc.n, Doc.updated)
         before = CLOCK.now
         store.merge(KEY, n=5)
+        ((_, merged),) = times
+        CLOCK()
         store.query(Doc).where(Doc.site == "Oslo").update(n=6)
+        ((n, updated),) = times
+        assert (n, before < merged < updated) == (6, True)
         with pytest.raises(tm.CorruptStore):
             store.get(KEY)
         store.merge(KEY, note="mended")
