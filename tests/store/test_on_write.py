@@ -483,34 +483,90 @@ def test_a_damaged_entity_gets_it_with_what_is_assigned(tmp_path: Path) -> None:
         assert (store[KEY].n, store[KEY].updated > before) == (6, True)
 
 
-def test_random_writes_are_followed(store: tm.Store) -> None:
-    rng = random.Random(11)
-    stored: dict[Any, datetime] = {}
-    for _ in range(60):
-        key = Doc.key(rng.choice(("Oslo", "Rome")), rng.choice("abc"))
-        doc = Doc(*key[1:], rng.randrange(3))
-        before = CLOCK.now
-        is_there = key in stored
-        verbs: list[Callable[[], Any]] = [
-            lambda: store.upsert(doc),
-            lambda: store.merge(key, n=doc.n, or_insert=doc),
-            lambda: store.upsert(doc, merge=True),
+class Wide(Stamped, table="Wides"):
+    """With an index of each kind over what writes set, in a base or in its own body."""
+
+    site: tm.Field[str]
+    id: tm.Field[str]
+    n: tm.Field[int] = tm.field(default=0)
+    tags: tm.Field[list[str]] = tm.field(factory=list)
+
+    key = tm.Key[str, str](partition="{site}", row="{id}")
+    by_tag = tm.Index[str, datetime](partition="{tags}", row="{updated:desc}")
+    of_site = tm.Index[str, datetime](partition="{site}", row="{updated}", unique=True, include="all")
+    odd = tm.Index[int, datetime](partition="{n}", row="{updated}", where=lambda wide: wide.n > 1)
+
+
+class LatestWide(tm.Aggregate, of=Wide, table="LatestWides"):
+    site: tm.Field[str] = tm.group_by(Wide.site)
+    first: tm.Field[datetime | None] = tm.min(Wide.updated)
+    last: tm.Field[datetime | None] = tm.max(Wide.updated)
+
+    key = tm.Key[str](partition="{site}")
+
+
+def random_write(rng: random.Random, store: tm.Store, stored: dict[Any, Any]) -> tuple[set[Any], datetime]:
+    """Write some entities by any verb; return their keys, and the time before."""
+    key = Wide.key(rng.choice(("Oslo", "Rome")), rng.choice("abcd"))
+    wide = Wide(*key[1:], rng.randrange(4), rng.sample("xyz", rng.randrange(3)))
+    second = Wide("Kyiv", rng.choice("ab"), 1, ["x"])
+    etag = tm.info(store[key]).etag if key in stored else None
+    before = CLOCK.now
+    verbs: list[Callable[[], Any]] = [
+        lambda: store.upsert(wide),
+        lambda: store.upsert(wide, merge=True),
+        lambda: store.upsert_many([wide, second]),
+        lambda: store.upsert_columns(Wide, {name: [getattr(wide, name)] for name in ("site", "id", "n", "tags")}),
+        lambda: store.merge(key, n=wide.n, or_insert=wide),
+        lambda: in_transaction(lambda tx: tx.upsert(wide))(store),
+    ]
+    if key in stored:
+        verbs += [
+            lambda: store.merge(key, Wide.n.add(1)),
+            lambda: store.merge(key, n=wide.n, if_match=etag),
+            lambda: store.replace(store[key].replace(tags=wide.tags)),
+            lambda: store.replace(wide, if_match="*"),
+            lambda: store.replace_many([store[key].replace(n=wide.n)]),
+            lambda: store.update(key, lambda one: one.replace(n=one.n + 1)),
+            lambda: store.query(Wide).where(Wide.site == wide.site, Wide.id == wide.id).update(n=Wide.n * 2),
+            lambda: store.run(lambda tx: tx.merge(key, n=7, returning=True).n),
+            lambda: store.delete(key),
         ]
-        if is_there:
-            verbs += [
-                lambda: store.merge(key, Doc.n.add(1)),
-                lambda: store.replace(store[key].replace(note=f"{CLOCK.asked}")),
-                lambda: store.delete(key),
-            ]
-        rng.choice(verbs)()
-        store.sweep()
-        current = {one.key: one.updated for one in store.query(Doc).allow_scan()}
-        assert {other: at for other, at in current.items() if other != key} == {
-            other: at for other, at in stored.items() if other != key
-        }
-        assert key not in current or current[key] > before
-        assert [key_of(one) for one in store.query(Doc.by_updated())] == sorted(current, key=lambda one: current[one])
-        for site in ("Oslo", "Rome"):
-            times = [at for one, at in current.items() if one.partition == site]
-            assert store.group(Latest.key(site)).last == max(times, default=None)
-        stored = current
+        if (free := Wide.key(wide.site, "m")) not in stored:
+            verbs.append(lambda: store.move(store[key], free))
+    else:
+        verbs += [
+            lambda: store.insert(wide),
+            lambda: store.insert_many([wide]),
+            lambda: in_transaction(lambda tx: tx.insert(wide))(store),
+        ]
+    rng.choice(verbs)()
+    return {key, second.key, Wide.key(wide.site, "m")}, before
+
+
+@pytest.mark.parametrize("place", sorted(PLACES))
+@pytest.mark.parametrize("seed", range(3))
+def test_random_writes_are_followed(place: str, seed: int) -> None:
+    rng = random.Random(seed)
+    stored: dict[Any, Any] = {}
+    with tm.open(PLACES[place](), models=[Wide, LatestWide]) as store:
+        for _ in range(40):
+            touched, before = random_write(rng, store, stored)
+            store.sweep()
+            entities = list(store.query(Wide).allow_scan())
+            current = {one.key: one for one in entities}
+            for key in current.keys() | stored.keys():
+                is_written = key in touched and (key not in current or current[key].updated > before)
+                assert is_written or current.get(key) == stored.get(key)
+            written_last = sorted(current, key=lambda key: current[key].updated)
+            assert [key_of(one) for one in store.query(Wide.by_updated())] == written_last
+            for tag in "xyz":
+                times = [one.updated for one in entities if tag in one.tags]
+                assert [one.updated for one in store.query(Wide.by_tag(tag))] == sorted(times, reverse=True)
+            for site in ("Oslo", "Rome"):
+                times = sorted(one.updated for one in entities if one.site == site)
+                assert [one.updated for one in store.query(Wide.of_site(site))] == times
+                group = store.group(LatestWide.key(site))
+                assert (group.first, group.last) == ((times[0], times[-1]) if times else (None, None))
+            stored = current
+        assert store.check().ok
