@@ -20,8 +20,8 @@ from tablemapper.engines import check
 from tablemapper.engines.sqlite.file.database import File
 from tablemapper.engines.sqlite.rows import catalogue_cache, reads, writes
 from tablemapper.engines.sqlite.sql.select import Select
-from tablemapper.entities.json import json_form
 from tablemapper.execution import prepared
+from tablemapper.interchange.json import json_form
 
 from .data import Workload
 from .ours import Order, Ours

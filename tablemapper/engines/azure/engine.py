@@ -10,13 +10,11 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
 from typing import Any, Final, TypeVar
 
 from ...catalogue.freeze import check_thawed
 from ...catalogue.zone_rules import outdated
-from ...entities.declaration import IndexModel
-from ...entities.etag import Stamp
+from ...entities.key_and_indexes import IndexModel
 from ...errors import StoreClosed, StoreReadOnly
 from ...limits import MAX_KEY_UNITS, utf16_units
 from ...planning.capabilities import Capabilities
@@ -36,28 +34,22 @@ from .catalogue.opening import as_it_is, given_up, open_catalogue
 from .catalogue.placement import check_models
 from .catalogue.publication import changed
 from .check import AzureCheckView, Group, held
+from .clearing import cleared
 from .cross_partition.outbox import Deadline, Outbox, Timing
 from .dropping import deleted, dropped, erased
 from .freeze_barrier import announce, unfreeze, wait
 from .group_writer import GroupWriter
 from .housekeeping import Housekeeper
-from .reading.filters import visible
+from .partition_reader import partitions_of, rows_with_models
 from .reading.reads import AzureReads
-from .reading.rollup_fields import completed
-from .reading.scans import partition_keys, rows_of
 from .recovery import sweep, unfinished, waited
 from .repair import ConditionalRepair, add_uncounted, left_of
 from .tables.background import Background
 from .tables.driver import Driver, Effects, clock, in_batches, read, server_time, side_by_side, store_errors
-from .tables.entity_json import shown
-from .tables.reserved_names import CATALOGUE, HIDDEN_PREFIX
+from .tables.reserved_names import CATALOGUE
 from .tables.service import (
-    ETAG,
     MAX_CHANGES,
     MAX_PAGE,
-    PARTITION,
-    ROW,
-    Comparison,
     Entity,
     GetEntity,
     Service,
@@ -254,6 +246,16 @@ class AzureEngine:
             self.driver, self._name, classes, self._table, self.timeout, times, read_only=self.read_only, own=True
         )
 
+    def declared(self) -> Schema | None:
+        """Return the opened classes that can be used; None if they are those of the catalogue."""
+        return self.run(self.current.look()).schema if self._own_since is None else None
+
+    def extend(self, schema: Schema) -> None:
+        """Go on with further classes."""
+        check_models(schema, self._table)
+        self.run(self.current.extend(schema))
+        self.schema = schema
+
     def _check_writable(self) -> None:
         if self.read_only:
             raise StoreReadOnly(f"{self._name} was opened with read_only=True; open it without that to write")
@@ -296,35 +298,14 @@ class AzureEngine:
 
     def partition(self, table: str, partition: str) -> Iterator[list[tuple[Model | None, Row]]]:
         """Yield every row of a partition with its model, in row order."""
-        classes = self.classes
-        members = self.schema.tables().get(table, [])
+        classes, members = self.classes, self.schema.tables().get(table, [])
         for cls in [cls for cls in members if cls.aggregate is None]:
             self._check_ready(cls, classes)
-        models = [cls for cls in members if cls.name not in classes.unready]
-        unready = [cls for cls in classes.models if cls.table == table and cls.name in classes.unready]
-        rows = rows_of(self, table, Comparison(PARTITION, "eq", "String", partition), visible())
-        while entities := list(islice(rows, MAX_PAGE)):
-            for cls in models:
-                if keepers := classes.keepers(cls):
-                    entities = self.run(completed(keepers, entities, self.timeout))
-            for entity in entities:
-                if HIDDEN_PREFIX in entity:
-                    continue
-                model = next((cls for cls in models if classes.is_of(cls, entity)), None)
-                if model is None and any(classes.is_of(cls, entity) for cls in unready):
-                    continue  # (a group that is not complete)
-                if model is not None:
-                    yield [(model, classes.codec(model).read(entity))]
-                else:
-                    yield [(None, (entity[PARTITION], entity[ROW], Stamp(entity[ETAG]), shown(entity)))]
+        yield from rows_with_models(self, classes, members, table, partition)
 
     def partitions(self, model: Model) -> Iterator[str]:
         """Yield the partition keys of a class in order: a request for each."""
-        for partition, entity in partition_keys(self, model.table):
-            of_one = Comparison(PARTITION, "eq", "String", partition)
-            is_of = partial(self.classes.is_of, model)
-            if is_of(entity) or any(map(is_of, rows_of(self, model.table, of_one, visible()))):
-                yield partition
+        return partitions_of(self, lambda: self.classes, model)
 
     # ------------------------------------------------------------------------------------------ writing
 
@@ -348,7 +329,7 @@ class AzureEngine:
         """Apply operations of one table and partition in one transaction, with all that is maintained from them."""
         self._check_writable()
         if notes:
-            check_thawed(self.classes.catalogue)
+            check_thawed(self.classes.catalogue, [operation.model.name for operation in operations])
             if not operations:
                 self.run(write_notes(self._table, notes, self.timeout))
         if operations:
@@ -384,6 +365,11 @@ class AzureEngine:
         for batch, operations in zip(batches, all_operations, strict=True):
             if batch.parts is None:
                 batch.rows[:] = [operation.new for operation in operations if operation.new is not None]
+
+    def clear(self, model: Model) -> int | None:
+        """Replace the tables of a class with very many entities; return None if these are to be deleted one by one."""
+        self._check_writable()
+        return self.run(cleared(self.current, self._outbox, model.name, self.timeout))
 
     def drop(self, model: Model, meter: Meter) -> None:
         """Let a class leave the store, and delete its tables once every program knows."""

@@ -40,6 +40,7 @@ from ..catalogue.placement import check_models
 from ..catalogue.publication import StoredCatalogue, changed, names_of, read_catalogue
 from ..cross_partition.marks import label_of, parts_of
 from ..cross_partition.outbox import Deadline, DeadlineExceeded, Outbox, Timing
+from ..dropping import abandoned, deleted_tables
 from ..group_writer import GroupWriter
 from ..reading.filters import visible
 from ..reading.scans import rows_of
@@ -47,7 +48,7 @@ from ..recovery import sweep, waited
 from ..tables.driver import Driver, Effects, clock, server_time, store_errors
 from ..tables.reserved_names import CATALOGUE
 from ..tables.service import Service
-from .table_swap import AzureReplacement, abandoned, deleted_tables
+from .table_swap import AzureReplacement
 
 P = ParamSpec("P")
 T = TypeVar("T")
