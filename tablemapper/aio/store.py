@@ -144,6 +144,7 @@ class AsyncStore(AsyncFacade[Store], KeyedVerbs):
     delete: Final = awaited(Store.delete)
     update: Final = awaited(Store.update)
     clear: Final = awaited(Store.clear)
+    expire: Final = awaited(Store.expire, long=True)
     drop: Final = awaited(Store.drop, long=True)
     move: Final = awaited(Store.move)
     insert_columns: Final = awaited(Store.insert_columns, long=True)

@@ -4,6 +4,7 @@
 - `key`: keys as they are declared, and what calling one gives.
 - `index`: indexes as they are declared, and what calling one gives.
 - `declaration`: a class, compiled.
+- `expiry`: the time at which entities end, and the index that finds those.
 - `class_body`: a class body, read.
 - `etag`: ETags as text.
 - `json`: entities as JSON.

@@ -120,6 +120,11 @@ class AbstractDeclaration:
         """The fields of an entity that the store maintains."""
         return tuple([field for field in self.fields if field.maintained])
 
+    @cached_property
+    def expiry(self) -> FieldModel | None:
+        """The field that says when an entity ends."""
+        return next((field for field in self.fields if field.expires), None)
+
     @property
     def has_rule(self) -> bool:
         """Whether a method of its own looks at each entity that is built or written."""

@@ -74,6 +74,7 @@ class FieldOptions:
     kw_only: bool | None = None
     validator: Validator | Sequence[Validator] | None = None
     precision: str | None = None
+    expires: bool = False
     unknown: tuple[str, ...] = ()
     """What else it was called with: a fault of the class."""
 
@@ -86,6 +87,7 @@ def field(
     kw_only: bool | None = None,
     validator: Validator | Sequence[Validator] | None = None,
     precision: Literal["s", "ms", "us"] | None = None,
+    expires: bool = False,
 ) -> Field[Any]: ...
 @overload
 def field(
@@ -96,6 +98,7 @@ def field(
     kw_only: bool | None = None,
     validator: Validator | Sequence[Validator] | None = None,
     precision: Literal["s", "ms", "us"] | None = None,
+    expires: bool = False,
 ) -> Field[T]: ...
 @overload
 def field(
@@ -106,6 +109,7 @@ def field(
     kw_only: bool | None = None,
     validator: Validator | Sequence[Validator] | None = None,
     precision: Literal["s", "ms", "us"] | None = None,
+    expires: bool = False,
 ) -> Field[T]: ...
 def field(
     *,
@@ -116,6 +120,7 @@ def field(
     kw_only: bool | None = None,
     validator: Validator | Sequence[Validator] | None = None,
     precision: Literal["s", "ms", "us"] | None = None,
+    expires: bool = False,
     **unknown: Any,
 ) -> Any:
     """Give a field options.
@@ -131,9 +136,10 @@ def field(
             built and when the field is set, not for entities that the store reads.
         precision: cut a datetime or a time to seconds, milliseconds or microseconds when it is set, so that a key
             with this precision loses nothing.
+        expires: whether an entity ends at this datetime: from then on no call finds it, and `Store.expire` deletes it.
         unknown: any other argument is a fault of the class.
     """
-    return FieldOptions(default, factory, name, stored, kw_only, validator, precision, tuple(unknown))
+    return FieldOptions(default, factory, name, stored, kw_only, validator, precision, expires, tuple(unknown))
 
 
 MeasureKind: TypeAlias = Literal["group", "count", "sum", "avg", "min", "max", "min_ever", "max_ever"]
@@ -431,6 +437,8 @@ class FieldModel:
     kw_only: bool
     validator: Validator | Sequence[Validator] | None
     measure: Measure | None
+    expires: bool = False
+    """Whether an entity ends at this time."""
 
     @_property
     def required(self) -> bool:

@@ -10,14 +10,17 @@ import hashlib
 import logging
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 import attrs
 import msgspec
 
 from ..codegen import Names, compile_functions
+from ..engines.ended import moment_of
 from ..engines.protocol import Engine, Position, Reads
 from ..errors import InvalidEntity
+from ..expressions.boolean import Unended
 from ..expressions.tree import Attr
 from ..keys.template import Template
 from ..keys.times import first_moment
@@ -92,12 +95,15 @@ class PreparedPlan:
             self._make = filtered(plan.model.build, self.residual)
             if selected is not None:
                 self._make = chosen(self._make, selected)
-        all_entities = selected is None and not part and not plan.filter
+        sees_all = all(isinstance(predicate, Unended) for predicate in plan.filter)
+        all_entities = selected is None and not part and sees_all
         self.key: Callable[[Sequence[Any]], tuple[str, ...]] | None = None
+        self._unended: Callable[[Iterable[Row], Sequence[Any]], list[Any]] | None = None  # None: all are seen
         self.partition: Callable[[Sequence[Any], int | None], list[Any] | None] | None = None
         if all_entities and _is_point(plan):
             self.key = _key_of(f"{plan.model.name} key", plan.accesses[0], *plan.model.declaration.templates)
-        elif not part and not plan.filter and filtering and not state and _is_partition(plan):
+            self._unended = filtered(plan.model.build, plan.filter) if plan.filter else None
+        elif not part and sees_all and filtering and not state and _is_partition(plan):
             reads_rows = self.layout is ENTITIES and selected is None
             if reads_rows or (self._reads_fields and not plan.sorted):
                 self.partition = _partition(engine.reads, plan, self.layout, self._make)
@@ -110,6 +116,18 @@ class PreparedPlan:
     def only_results(self) -> bool:
         """Whether every row that is examined is a result."""
         return self.whole and not self.plan.filter and not self.plan.sorted
+
+    def only(self, engine: Engine, values: Sequence[Any]) -> list[Any]:
+        """Return what is found where the values make the key of the only entity that there can be, by `key`."""
+        assert self.key is not None
+        try:
+            key = self.key(values)
+        except InvalidEntity:  # no key can hold these values
+            return []
+        row = engine.get(self.plan.model, *key)
+        if row is not None and self._unended is not None:
+            return self._unended((row,), values)
+        return [] if row is None else [self.plan.model.build_one(row)]
 
     def bind(self, values: Sequence[Any]) -> BoundPlan:
         """Return the plan with values."""
@@ -187,7 +205,7 @@ def _partition(
             (partition,) = key_of(values)
         except InvalidEntity:  # no key can hold these values
             return []
-        rows = read_rows(partition, limit)
+        rows = read_rows(partition, limit, values)
         return None if rows is None else make(rows, values)
 
     return items
@@ -301,6 +319,7 @@ class PlanCache:
                 self._look_at = time_now + _LOOK
                 self.engine.catch_up()
             plans = self._latest()
+        spec = self.at_moment(spec)
         form, values = spec.parts()
         selected = tuple([attr.source for attr in selected_attributes]) if selected_attributes else selected_attributes
         key = form, selected, spec.model.partial_indexes and implied(spec), state, by_time
@@ -316,6 +335,20 @@ class PlanCache:
             new = plan(form_, self.engine.capabilities)
             prepared = plans.prepared[key] = self._new(spec, new, selected_attributes, state=state)
         return prepared, values
+
+    def moment(self) -> datetime:
+        """Return the time by the clock of the store."""
+        return moment_of(self.engine.now())
+
+    def at_moment(self, spec: QuerySpec, moment: datetime | None = None) -> QuerySpec:
+        """Return a question with the moment by which it is judged what has ended, which is now unless it has one."""
+        if spec.model.declaration.expiry is None or spec.ended or spec.moment is not None:
+            return spec
+        return attrs.evolve(spec, moment=moment or self.moment())
+
+    def may_lag(self, model: Model, aggregate: str) -> bool:
+        """Return whether an aggregate over a class can differ from its entities that are seen."""
+        return model.declaration.expiry is not None or aggregate in self.engine.eventual
 
     def _new(
         self, spec: QuerySpec, plan: Plan, selected: tuple[Attr[Any, Any], ...] | None, *, state: bool

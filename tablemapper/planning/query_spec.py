@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping
+from datetime import datetime
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
@@ -10,8 +11,9 @@ from typing import Any
 import attrs
 
 from ..entities.index import IndexRange
+from ..expressions.boolean import Unended
 from ..expressions.predicates import conjuncts, forms, parametrised
-from ..expressions.tree import Attr, Order, Predicate
+from ..expressions.tree import Attr, Compare, IsNull, Order, Parameter, Predicate
 from ..schema.model import Model
 from .budget import Budget
 from .conditions import AnyPredicate, call_conditions
@@ -50,6 +52,8 @@ class QueryShape:
     part: tuple[str | None, bool] | None = None
     """The index (None: the key) that a part of a query is a part of, and whether that is one partition; None if this is
     a whole query."""
+    unended: AnyPredicate | None = None
+    """The condition that an entity has not ended, if there is one; it bounds nothing, and so changes no path."""
 
 
 @attrs.define(eq=False)  # (not frozen: one is built for each call of a query, three times as fast)
@@ -73,6 +77,10 @@ class QuerySpec:
     """Whether they then come from the last to the first."""
     part: QueryPart | None = None
     """What of it is asked; None for all."""
+    ended: bool = False
+    """Whether what has ended is found, too."""
+    moment: datetime | None = None
+    """By which it is judged what has ended; None: by the time of the call, or nothing ends."""
 
     def narrowed(self, where: tuple[Predicate[Any], ...]) -> QuerySpec:
         """Return the question with more conditions."""
@@ -95,7 +103,10 @@ class QuerySpec:
             self.mixed,
             self.backwards,
             self.part and self.part.form,
+            self.moment is None,
         )
+        if self.moment is not None:
+            values.append(self.moment)
         return form, values
 
 
@@ -135,7 +146,16 @@ def query_form(
         unready,
         lacking,
         None if spec.part is None else spec.part.form,
+        None if spec.moment is None else _unended(model, Parameter(number)),
     )
+
+
+def _unended(model: Model, moment: Parameter) -> AnyPredicate:
+    field = model.declaration.expiry
+    assert field is not None
+    attr: Attr[Any, Any] = Attr(model.cls, field.name, field.type)
+    later: AnyPredicate = Compare(attr=attr, op=">", value=moment)
+    return Unended(parts=(IsNull(attr=attr), later) if field.optional else (later,))
 
 
 def implied(spec: QuerySpec) -> tuple[tuple[str, frozenset[int]], ...]:

@@ -24,7 +24,8 @@ import msgspec
 
 from ..codegen import Names, compile_functions
 from ..engines.current_transaction import check_outside
-from ..engines.protocol import Engine, NoteConflict, Operation, restore_rows
+from ..engines.ended import ended_by
+from ..engines.protocol import Engine, NoteConflict, Operation, restore_rows, rows_before
 from ..entities.entity import key_of
 from ..errors import (
     CorruptStore,
@@ -72,13 +73,11 @@ class WriteByQuery:
 
     def delete(self, spec: QuerySpec, query_text: str, *, progress: ProgressOption, resume: str | None) -> int:
         """Delete what a query finds; return the number of entities."""
-        model = writable(spec.model)
+        return self._run(spec, query_text, "delete()", _deletion(writable(spec.model)), progress, resume)
 
-        def work(entity: Any) -> Operation:
-            row = entity._row
-            return Operation("delete", model, row[0], row[1], old=row, etag=row[2])
-
-        return self._run(spec, query_text, "delete()", work, progress, resume)
+    def expire(self, spec: QuerySpec, query_text: str, *, progress: ProgressOption) -> int:
+        """Delete what a query finds, which has ended; return the number of entities."""
+        return self._run(attrs.evolve(spec, ended=True), query_text, "expire()", _deletion(spec.model), progress, None)
 
     def update(
         self,
@@ -122,6 +121,7 @@ class WriteByQuery:
         """
         verb = doing.partition("(")[0]
         check_outside(self.engine, verb)
+        spec = self.plans.at_moment(spec)
         if spec.limit is None:
             spec = attrs.evolve(spec, order=())  # (an order matters only with a limit)
         prepared, bound = self.plans.find(spec, None)
@@ -155,7 +155,9 @@ class WriteByQuery:
             if len(tests) >= MAX_PLANS:
                 tests.clear()
             names = Names()
-            source = python_source(And(parts=query_form(spec, None).where), lambda name: f"e.{name}", names)
+            shape = query_form(spec, None)
+            conditions = shape.where if shape.unended is None else (*shape.where, shape.unended)
+            source = python_source(And(parts=conditions), lambda name: f"e.{name}", names)
             functions = compile_functions("what a query finds", f"def holds(e, v):\n    return {source}\n", names)
             test = tests[form] = functions["holds"]
         holds = test
@@ -191,6 +193,7 @@ class _Run:
         self._checkpoint = checkpoint
         self._spending = spending
         self._meter = meter
+        self._ended = ended_by(self._model, spec.moment)
         self._postponed: list[Operation] = []
         """What was not written yet, as an entity that the run has still to come to holds a unique value that it takes."""
         self._enough = 0
@@ -309,7 +312,9 @@ class _Run:
             part = part[: self._engine.together(part)]
             written_so_far = self.written + len(part)
             checkpoint = self._checkpoint
-            rows = [(operation.old, operation.new) for operation in part]
+            rows = rows_before(part)
+            for operation in part if self._ended is not None else ():
+                operation.ended = self._ended
             try:
                 self._engine.apply(
                     part, notes=() if checkpoint is None else checkpoint.moved(part[-1].key, written_so_far)
@@ -383,6 +388,14 @@ def _too_many(error: UniqueViolation, most: int) -> UniqueViolation:
 def _lists(items: Iterator[Any], size: int) -> Iterator[list[Any]]:
     while block := list(islice(items, size)):
         yield block
+
+
+def _deletion(model: Model) -> Work:
+    def work(entity: Any) -> Operation:
+        row = entity._row
+        return Operation("delete", model, row[0], row[1], old=row, etag=row[2])
+
+    return work
 
 
 def _by_assignments(changes: Assignments) -> Work:

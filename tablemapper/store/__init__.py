@@ -3,6 +3,7 @@
 - `builds`: builds in short transactions, beside writers.
 - `copy`: a store copied into another one, of what differs.
 - `administration`: what concerns all of a store, or of a class: builds, checks, copies, statistics.
+- `expiration`: the deletion of what has ended.
 - `store`: the user's object.
 - `duplicates`: duplicates of unique indexes, resolved by functions.
 - `instrumentation`: a store that reports what its calls did.

@@ -132,6 +132,7 @@ class ObservedStore(Store):
     insert_columns: Final = _reported(Store.insert_columns, _wrote_several)
     upsert_columns: Final = _reported(Store.upsert_columns, _wrote_several)
     clear: Final = _reported(Store.clear, _wrote_several)
+    expire: Final = _reported(Store.expire, _wrote_several)
     build: Final = _reported(Store.build)
     status: Final = _reported(Store.status)
     statistics: Final = _reported(Store.statistics)

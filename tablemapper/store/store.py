@@ -26,6 +26,7 @@ from ..expressions.tree import Assignment, Predicate
 from ..keys.canonical import is_key
 from ..keys.composite_times import decode
 from ..planning.query_spec import QuerySpec
+from ..progress import ProgressOption
 from ..query.mixed import MixedQuery, mixed
 from ..query.partitions import Partition, equalities, partition_key
 from ..query.query import Query
@@ -36,6 +37,7 @@ from ..verbs.lost_races import run_transaction
 from ..verbs.operations import KeyedVerbs, Operations, not_found
 from ..verbs.transaction import Transaction, TransactionBuffer
 from .administration import Administration
+from .expiration import expire
 
 A = TypeVar("A", bound=Aggregate)
 E = TypeVar("E", bound=Entity)
@@ -87,6 +89,7 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         self._engine = engine
         self._operations = Operations(engine, limits=self._limits)
         self._models = engine.schema.by_class
+        self._ended = self._operations.ended
         self._plans = PlanCache(engine)
         self._spec = {model.cls: QuerySpec(model) for model in engine.schema.models}
 
@@ -132,7 +135,9 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         if key.__class__ is not KeyOf or misplaced or (model := self._models.get(key[0])) is None:
             model = self._operations.key(key, misplaced)[0]
         row = self._engine.get(model, key[1], key[2])
-        entity: R | None = None if row is None else model.build_one(row)
+        if row is None or (self._ended.places and self._ended.has_ended(model, row)):
+            return None
+        entity: R = model.build_one(row)
         return entity
 
     def __getitem__(self, key: KeyOf[R], /) -> R:
@@ -165,6 +170,8 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         """
         places = self._operations.keys(keys)
         rows = self._engine.get_many(places)
+        if self._ended.places:
+            rows = self._ended.seen([model for model, _, _ in places], rows)
         return [None if row is None else model.build_one(row) for (model, _, _), row in zip(places, rows, strict=True)]
 
     def exists(self, key: KeyOf[Any], /) -> bool:
@@ -173,7 +180,7 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         Raises:
             InvalidEntity: as `get`.
         """
-        return self._engine.get(*self._operations.key(key)) is not None
+        return self._operations.row(*self._operations.key(key)) is not None
 
     @overload
     def query(self, what: type[R], /) -> Query[R]: ...
@@ -257,11 +264,12 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         return ".".join(keys[0]) if keys else "Product.category"
 
     def _partition(self, table: str, partition: str) -> Iterator[Record | UnknownRow]:
+        moment = self._ended.moment() if self._ended.places else ""
         for chunk in self._engine.partition(table, partition):
             for model, row in chunk:
                 if model is None:
                     yield UnknownRow(row[0], row[1], row[3])
-                else:
+                elif not moment or not self._ended.has_ended_by(moment, model, row):
                     yield model.build_one(row)
 
     # ------------------------------------------------------------------------------------------ writing
@@ -491,6 +499,37 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         """
         return run_transaction(partial(self._new_buffer, across=across_partitions), function, time.sleep)
 
+    def expire(
+        self, cls: type[Entity] | None = None, /, *, limit: int | None = None, progress: ProgressOption = False
+    ) -> int:
+        """Delete the entities that have ended, of one class or of all, and return how many that were.
+
+        Nothing does so by itself: have a timer call it, or the command ``tablemapper expire``. It deletes in batches beside
+        other programs, like `Query.delete`, what ended first in each part of the index over the time. What somebody
+        prolongs meanwhile stays.
+
+        Args:
+            cls: a class with a ``tm.field(expires=True)``; by default all of these.
+            limit: how many entities this call deletes at most.
+            progress: as for `insert_many`.
+
+        Raises:
+            InvalidEntity: nothing of the class ends, or the store was not opened with it.
+            InvalidQuery: the limit is not a number, 0 or more.
+            NotReady: the index over the time is being built.
+            InvalidTransaction: the thread is inside a transaction of the store.
+            StoreLocked: the store is frozen.
+        """
+        check_outside(self._engine, "expire")
+        models = list(self._ended.places)
+        if cls is not None:
+            model = self._operations.writable(cls)
+            if model not in models:
+                fault = "nothing of it ends; declare when, as in until: tm.Field[datetime] = tm.field(expires=True)"
+                raise InvalidEntity(model.name, [f"expire: {fault}"])
+            models = [model]
+        return expire(self._plans, models, limit, progress)
+
     def clear(self, cls: type[Entity], /) -> int:
         """Delete all entities of a class, with their index rows and groups, in one transaction; return their number.
 
@@ -505,4 +544,4 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         model = self._operations.writable(cls)
         check_outside(self._engine, "clear")
         count = self._engine.clear(model)
-        return Query[Any](self._plans, QuerySpec(model, scan=True)).delete() if count is None else count
+        return Query[Any](self._plans, QuerySpec(model, scan=True, ended=True)).delete() if count is None else count

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar
 
 from ..engines.current_transaction import check_outside
+from ..engines.ended import EndedRows
 from ..engines.protocol import Batch, Engine, Operation, Verb
 from ..entities.aggregates import Aggregate
 from ..entities.declaration import declaration_of
@@ -58,6 +59,7 @@ class Operations:
             cls: test for members in engine.schema.tables().values() for cls, test in reserved_keys(members).items()
         }
         self._maintained_limit = MAX_OPERATIONS if limits == "azure" else None
+        self.ended: Final = EndedRows(engine)
 
     # ------------------------------------------------------------------------------------------ classes and keys
 
@@ -118,6 +120,11 @@ class Operations:
             group = model.build_one(maintained.row(partition, row, 0, aggregate.empty()))
             set_row(group, None)
         return group  # type: ignore[no-any-return]
+
+    def row(self, model: Model, partition: str, row: str) -> Row | None:
+        """Return the row of an entity that is stored and has not ended, or None."""
+        stored = self.engine.get(model, partition, row)
+        return None if stored is None or (self.ended.places and self.ended.has_ended(model, stored)) else stored
 
     def _key_fault(self, argument: object, misplaced: tuple[object, ...]) -> str:
         if isinstance(argument, Record):
@@ -317,11 +324,15 @@ class Operations:
             InvalidTransaction: the thread or task is inside of another transaction of the store.
         """
         check_outside(self.engine, operations[0].verb)
+        if self.ended.places:
+            self.ended.judge(operations)
         self.engine.apply(operations)
         stamp(operations)
 
     def write_transaction(self, operations: list[Operation], *, across: bool) -> None:
         """Apply the operations of a user's transaction, which may count what is maintained from them."""
+        if self.ended.places:
+            self.ended.judge(operations)
         self.engine.apply(operations, maintained_limit=None if across else self._maintained_limit)
         stamp(operations)
 

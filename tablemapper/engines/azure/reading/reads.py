@@ -28,7 +28,7 @@ from ....planning.skip_scan import SkipScan
 from ....schema.maintenance import IndexMaintenance, index_columns
 from ....schema.model import Model
 from ....schema.rows import Row
-from ...protocol import DatabasePlan, Position
+from ...protocol import DatabasePlan, PartitionReader, Position
 from ..tables.driver import Effects, delay, pause, read, side_by_side
 from ..tables.entity_json import EntityCodec
 from ..tables.reserved_names import (
@@ -154,9 +154,9 @@ class AzureReads:
     def lines(self, bound: BoundPlan, layout: RowLayout, size: int, limit: int | None) -> None:
         """Return None: no service gives rows as lines."""
 
-    def partition_rows(self, plan: Plan, layout: RowLayout) -> Callable[[str, int | None], list[Row] | None]:
+    def partition_rows(self, plan: Plan, layout: RowLayout) -> PartitionReader:
         """Return a function that gives None: a partition is read as any range is."""
-        return lambda partition, limit: None
+        return lambda partition, limit, values: None
 
     def find(self, bound: BoundPlan, layout: RowLayout) -> Row | None:
         """Return the first row."""
