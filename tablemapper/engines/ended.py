@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ..datetime_types import Builtin
 from ..errors import EntityExists, EntityNotFound, PreconditionFailed, UniqueViolation
@@ -31,6 +31,15 @@ def moment_of(microseconds: int) -> datetime:
     return _EPOCH + timedelta(microseconds=microseconds)
 
 
+class _Window(NamedTuple):
+    """A second, in µs since 1970, with what the texts of its times begin with, and the least text after these."""
+
+    start: int
+    end: int
+    text: str
+    next_text: str
+
+
 class EndedRows:
     """Tells which rows have ended, by the clock of a store.
 
@@ -42,29 +51,29 @@ class EndedRows:
         fields = {model: model.declaration.expiry for model in engine.schema.models}
         self.places: Final = {model: model.position[field.name] for model, field in fields.items() if field is not None}
         self._now = engine.now
-        self._cached_texts = (-1, "", "")  # a second, what its texts begin with, and the least text after it
+        self._window = _Window(0, 0, "", "")
 
     def moment(self) -> str:
         """Return the time of now in stored form."""
-        second, microsecond = divmod(self._now(), 1_000_000)
-        return f"{self._texts(second)[1]}{microsecond:06d}Z"
+        now = self._now()
+        return f"{self._window_of(now)[2]}{now % 1_000_000:06d}Z"
 
-    def _texts(self, second: int) -> tuple[int, str, str]:
-        texts = self._cached_texts
-        if texts[0] != second:
+    def _window_of(self, now: int) -> _Window:
+        """Return the second of a time, which is kept."""
+        window = self._window
+        if not window[0] <= now < window[1]:
+            second = now // 1_000_000
             begin, end = (f"{moment_of(1_000_000 * at).isoformat()[:19]}." for at in (second, second + 1))
-            self._cached_texts = texts = second, begin, end
-        return texts
+            self._window = window = _Window(1_000_000 * second, 1_000_000 * (second + 1), begin, end)
+        return window
 
-    def has_ended(self, model: Model, row: Row) -> bool:
-        """Return whether a row has ended by now."""
-        at = self.places.get(model)
-        # (Most values are decided by their second.)
-        return (
-            at is not None
-            and ends_by(row[at], self._texts(self._now() // 1_000_000)[2])
-            and ends_by(row[at], self.moment())
-        )
+    def is_past(self, value: Any) -> bool:
+        """Return whether a stored time is not after now."""
+        now, window = self._now(), self._window
+        if not window[0] <= now < window[1]:
+            window = self._window_of(now)
+        # (Most values are decided by the second.)
+        return value.__class__ is str and value < window[3] and value <= f"{window[2]}{now % 1_000_000:06d}Z"
 
     def has_ended_by(self, moment: str, model: Model, row: Row) -> bool:
         """Return whether a row has ended by a moment."""
@@ -77,11 +86,16 @@ class EndedRows:
         return [None if row is None or self.has_ended_by(moment, model, row) else row for model, row in pairs]
 
     def judge(self, writes: Iterable[Operation | Batch]) -> None:
-        """Say to writes by which moment, that of now, rows have ended."""
-        moment = self.moment()
+        """Say to writes by which moment, that of the first row that is judged, rows have ended."""
+        moment: list[str] = []
         for write in writes:
             if (at := self.places.get(write.model)) is not None:
-                write.ended = partial(_row_ends_by, at, moment)
+                write.ended = partial(self._has_ended_at, moment, at)
+
+    def _has_ended_at(self, moment: list[str], place: int, row: Row) -> bool:
+        if not moment:
+            moment.append(self.moment())
+        return ends_by(row[place], moment[0])
 
 
 def ends_by(value: Any, moment: str) -> bool:
@@ -110,7 +124,10 @@ def make_way(engine: Engine, operations: Sequence[Operation], write: Callable[[]
     An insert replaces what has its key if it looks for that, which costs a read, and so only the second attempt does. An
     entity that holds a unique value is deleted in a transaction of its own.
     """
-    if all(operation.ended is None for operation in operations):
+    for operation in operations:
+        if operation.ended is not None:
+            break
+    else:
         write()
         return
     rows = rows_before(operations)

@@ -194,7 +194,7 @@ def _match_aggregate(
     for value in _kept_values(aggregate, slot, spec.model):
         where = _conditions_on_groups(value, conditions, group_fields)
         if not isinstance(where, str):
-            of_groups = attrs.evolve(spec, model=target, where=where, order=(), moment=None)
+            of_groups = attrs.evolve(spec, model=target, where=where, order=())
             return Match(of_groups, tuple(group_fields[attr.source] for attr in groups), value)
         reasons.append(where)
     subject = "entities" if slot.attr is None else slot.attr.label

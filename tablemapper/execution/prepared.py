@@ -249,6 +249,7 @@ class PlanCache:
         self.tests: dict[Hashable, Callable[[Any, Sequence[Any]], bool]] = {}
         """Functions that return whether a query finds an entity, by the form of the query."""
         self._plans = _Plans(engine.unready)
+        self._ends = any(model.declaration.expiry is not None for model in engine.schema.models)
         self._look_at = 0.0
         self._fingerprints: dict[Model, str] = {}
 
@@ -319,8 +320,9 @@ class PlanCache:
                 self._look_at = time_now + _LOOK
                 self.engine.catch_up()
             plans = self._latest()
-        spec = self.at_moment(spec)
         form, values = spec.parts()
+        if self._ends and spec.model.declaration.expiry is not None:
+            values.append(spec.moment or self.moment())
         selected = tuple([attr.source for attr in selected_attributes]) if selected_attributes else selected_attributes
         key = form, selected, spec.model.partial_indexes and implied(spec), state, by_time
         prepared = plans.prepared.get(key)
@@ -339,12 +341,6 @@ class PlanCache:
     def moment(self) -> datetime:
         """Return the time by the clock of the store."""
         return moment_of(self.engine.now())
-
-    def at_moment(self, spec: QuerySpec, moment: datetime | None = None) -> QuerySpec:
-        """Return a question with the moment by which it is judged what has ended, which is now unless it has one."""
-        if spec.model.declaration.expiry is None or spec.ended or spec.moment is not None:
-            return spec
-        return attrs.evolve(spec, moment=moment or self.moment())
 
     def may_lag(self, model: Model, aggregate: str) -> bool:
         """Return whether an aggregate over a class can differ from its entities that are seen."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
 import attrs
 
+from ..datetime_types import Builtin
 from ..entities.index import IndexRange
 from ..expressions.boolean import Unended
 from ..expressions.predicates import conjuncts, forms, parametrised
@@ -77,10 +78,8 @@ class QuerySpec:
     """Whether they then come from the last to the first."""
     part: QueryPart | None = None
     """What of it is asked; None for all."""
-    ended: bool = False
-    """Whether what has ended is found, too."""
     moment: datetime | None = None
-    """By which it is judged what has ended; None: by the time of the call, or nothing ends."""
+    """By which it is judged what has ended, and so not found; None: by the time of the call."""
 
     def narrowed(self, where: tuple[Predicate[Any], ...]) -> QuerySpec:
         """Return the question with more conditions."""
@@ -103,13 +102,12 @@ class QuerySpec:
             self.mixed,
             self.backwards,
             self.part and self.part.form,
-            self.moment is None,
         )
-        if self.moment is not None:
-            values.append(self.moment)
         return form, values
 
 
+BEFORE_ALL = Builtin.datetime.min.replace(tzinfo=UTC)
+"""The moment by which nothing has ended."""
 _later_fields = attrgetter(*[field.name for field in attrs.fields(QuerySpec)[3:]])
 
 
@@ -146,7 +144,7 @@ def query_form(
         unready,
         lacking,
         None if spec.part is None else spec.part.form,
-        None if spec.moment is None else _unended(model, Parameter(number)),
+        None if model.declaration.expiry is None else _unended(model, Parameter(number)),
     )
 
 

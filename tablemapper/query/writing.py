@@ -42,7 +42,7 @@ from ..expressions.python_source import python_source
 from ..expressions.tree import And
 from ..planning.budget import BudgetMeter
 from ..planning.projection import ENTITIES
-from ..planning.query_spec import QuerySpec, query_form
+from ..planning.query_spec import BEFORE_ALL, QuerySpec, query_form
 from ..planning.ranges import BoundPlan
 from ..progress import Meter, ProgressOption, start_meter
 from ..schema.assignments import Assignments, assignments
@@ -77,7 +77,9 @@ class WriteByQuery:
 
     def expire(self, spec: QuerySpec, query_text: str, *, progress: ProgressOption) -> int:
         """Delete what a query finds, which has ended; return the number of entities."""
-        return self._run(attrs.evolve(spec, ended=True), query_text, "expire()", _deletion(spec.model), progress, None)
+        return self._run(
+            attrs.evolve(spec, moment=BEFORE_ALL), query_text, "expire()", _deletion(spec.model), progress, None
+        )
 
     def update(
         self,
@@ -121,7 +123,8 @@ class WriteByQuery:
         """
         verb = doing.partition("(")[0]
         check_outside(self.engine, verb)
-        spec = self.plans.at_moment(spec)
+        if spec.moment is None and spec.model.declaration.expiry is not None:
+            spec = attrs.evolve(spec, moment=self.plans.moment())
         if spec.limit is None:
             spec = attrs.evolve(spec, order=())  # (an order matters only with a limit)
         prepared, bound = self.plans.find(spec, None)
@@ -148,7 +151,7 @@ class WriteByQuery:
 
     def _test(self, spec: QuerySpec, bound: BoundPlan) -> Callable[[Any], bool]:
         """Return a function that tells whether a query finds an entity."""
-        form, values = spec.parts()
+        (form, _), values = spec.parts(), bound.values
         tests = self.plans.tests
         test = tests.get(form)
         if test is None:

@@ -25,7 +25,7 @@ from ..expressions.foreign_names import refuse_foreign_names
 from ..expressions.tree import Assignment, Predicate
 from ..keys.canonical import is_key
 from ..keys.composite_times import decode
-from ..planning.query_spec import QuerySpec
+from ..planning.query_spec import BEFORE_ALL, QuerySpec
 from ..progress import ProgressOption
 from ..query.mixed import MixedQuery, mixed
 from ..query.partitions import Partition, equalities, partition_key
@@ -90,6 +90,7 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         self._operations = Operations(engine, limits=self._limits)
         self._models = engine.schema.by_class
         self._ended = self._operations.ended
+        self._ends = self._ended.places
         self._plans = PlanCache(engine)
         self._spec = {model.cls: QuerySpec(model) for model in engine.schema.models}
 
@@ -135,7 +136,9 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         if key.__class__ is not KeyOf or misplaced or (model := self._models.get(key[0])) is None:
             model = self._operations.key(key, misplaced)[0]
         row = self._engine.get(model, key[1], key[2])
-        if row is None or (self._ended.places and self._ended.has_ended(model, row)):
+        if row is None:
+            return None
+        if self._ends and (at := self._ends.get(model)) is not None and self._ended.is_past(row[at]):
             return None
         entity: R = model.build_one(row)
         return entity
@@ -170,7 +173,7 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         """
         places = self._operations.keys(keys)
         rows = self._engine.get_many(places)
-        if self._ended.places:
+        if self._ends:
             rows = self._ended.seen([model for model, _, _ in places], rows)
         return [None if row is None else model.build_one(row) for (model, _, _), row in zip(places, rows, strict=True)]
 
@@ -264,7 +267,7 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         return ".".join(keys[0]) if keys else "Product.category"
 
     def _partition(self, table: str, partition: str) -> Iterator[Record | UnknownRow]:
-        moment = self._ended.moment() if self._ended.places else ""
+        moment = self._ended.moment() if self._ends else ""
         for chunk in self._engine.partition(table, partition):
             for model, row in chunk:
                 if model is None:
@@ -521,7 +524,7 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
             StoreLocked: the store is frozen.
         """
         check_outside(self._engine, "expire")
-        models = list(self._ended.places)
+        models = list(self._ends)
         if cls is not None:
             model = self._operations.writable(cls)
             if model not in models:
@@ -544,4 +547,6 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         model = self._operations.writable(cls)
         check_outside(self._engine, "clear")
         count = self._engine.clear(model)
-        return Query[Any](self._plans, QuerySpec(model, scan=True, ended=True)).delete() if count is None else count
+        return (
+            Query[Any](self._plans, QuerySpec(model, scan=True, moment=BEFORE_ALL)).delete() if count is None else count
+        )

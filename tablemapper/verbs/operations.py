@@ -124,7 +124,8 @@ class Operations:
     def row(self, model: Model, partition: str, row: str) -> Row | None:
         """Return the row of an entity that is stored and has not ended, or None."""
         stored = self.engine.get(model, partition, row)
-        return None if stored is None or (self.ended.places and self.ended.has_ended(model, stored)) else stored
+        at = self.ended.places.get(model)
+        return None if stored is None or (at is not None and self.ended.is_past(stored[at])) else stored
 
     def _key_fault(self, argument: object, misplaced: tuple[object, ...]) -> str:
         if isinstance(argument, Record):
