@@ -41,7 +41,7 @@ from fastapi import (
 )
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, WithJsonSchema
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException as RoutingError
 
 import tablemapper as tm
@@ -65,16 +65,6 @@ class Part(tm.Entity, table="Parts"):
 
 
 # --8<-- [end:entity]
-
-FORM = tm.json_schema(Part)["properties"]
-
-
-class Change(BaseModel, extra="forbid"):
-    """What a client may change of a part. What it leaves out stays."""
-
-    name: Annotated[str, WithJsonSchema(FORM["name"])] = ""
-    price: Annotated[Decimal, WithJsonSchema(FORM["price"])] = Decimal(0)
-    tags: Annotated[list[str], WithJsonSchema(FORM["tags"])] = []
 
 
 class Parts(BaseModel):
@@ -140,13 +130,12 @@ async def change(
     store: Store,
     shelf: str,
     number: str,
-    changes: Change,
+    changes: tm.Patch[Part],
     response: Response,
     if_match: Annotated[str | None, Header()] = None,
 ) -> Part:
-    values = changes.model_dump(exclude_unset=True)
     part = await store.merge(
-        Part.key(shelf, number), **values, if_match=if_match, returning=True
+        Part.key(shelf, number), *changes, if_match=if_match, returning=True
     )
     return tagged(part, response)
 

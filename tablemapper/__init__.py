@@ -23,7 +23,6 @@ from .entities.fields import max as max
 from .entities.fields import min as min
 from .entities.fields import sum as sum
 from .entities.index import Index
-from .entities.json import from_dict, from_json, json_schema, to_dict, to_json
 from .entities.key import Key, KeyOf
 from .errors import (
     CorruptStore,
@@ -54,6 +53,8 @@ from .errors import (
     UniqueViolation,
 )
 from .expressions.tree import Assignment, Order, Predicate
+from .interchange.json import from_dict, from_json, json_schema, to_dict, to_json
+from .interchange.patches import Patch, patch
 from .uuids import uuid7
 from .values.extra import Extra
 from .values.geo import GeoPoint
@@ -118,6 +119,7 @@ __all__ = [
     "Order",
     "OutcomeUnknown",
     "Page",
+    "Patch",
     "PreconditionFailed",
     "Predicate",
     "Prices",
@@ -157,6 +159,7 @@ __all__ = [
     "migration",
     "min_ever",
     "open_async",
+    "patch",
     "register",
     "restore",
     "schema_snapshot",

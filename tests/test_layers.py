@@ -24,7 +24,8 @@ ROOMS: list[list[dict[str, list[str]]]] = [
         {"expressions": ["foreign_names", "foreign_declarations", "arithmetic", "elements", "clauses", "boolean", "tree", "predicates", "python_source", "sortable"]},
         {"formats": ["json_reader", "arrow", "column_errors"]},
     ],
-    [{"entities": ["fields", "key", "index", "declaration", "expiry", "class_body", "etag", "json", "pydantic", "constructor", "measures", "entity", "aggregates"]}],
+    [{"entities": ["fields", "key", "index", "declaration", "expiry", "class_body", "etag", "constructor", "measures", "entity", "aggregates"]}],
+    [{"interchange": ["json", "pydantic", "patches", "parsing"]}],
     [{"schema": ["labels", "specs", "rows", "slots", "aggregate_model", "model", "group_rows", "row_source", "maintenance", "assignments"]}],
     [{"evolution": ["nested_types", "definitions", "renames", "literals", "changes", "history", "versions", "rules", "evolution", "spec_compiler", "newer_versions", "translation"]}],
     [{"catalogue": ["tables", "transitions", "catalogue", "property_names", "zone_rules", "actions", "fences", "dropping", "freeze", "cutover", "layout", "registration", "migration_states", "invariants"]}],
@@ -37,13 +38,13 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     ],
     [
         {
-            "engines": ["current_transaction", "status", "statistics", "check", "protocol", "key_order", "counted_statistics", "ended", "write_decision", "migration_protocol"],
+            "engines": ["current_transaction", "status", "statistics", "check", "protocol", "optional_protocols", "key_order", "counted_statistics", "ended", "write_decision", "migration_protocol"],
             "engines.azure.tables": ["service", "accounts", "multipart", "elapsed_clock", "wire", "driver", "background", "reserved_names", "entity_json"],
             "engines.azure.cross_partition": ["marks", "named_partitions", "outbox", "reservations", "intent_builder", "value_counts", "remote_groups", "delta_batching", "intent_execution"],
             "engines.azure.reading": ["filters", "rollup_fields", "memory_sort", "scans", "spilled_rows", "reads"],
             "engines.azure.catalogue": ["placement", "notes", "contents", "publication", "claims", "adoption", "opening", "open_classes"],
             "engines.azure.writing": ["outcomes", "partition_view", "writes", "duplicate_notes", "late_writes", "batch_writes"],
-            "engines.azure": ["group_writer", "recovery", "housekeeping", "freeze_barrier", "dropping", "builds", "check", "repair", "engine"],
+            "engines.azure": ["partition_reader", "group_writer", "recovery", "housekeeping", "freeze_barrier", "dropping", "clearing", "builds", "check", "repair", "engine"],
             "engines.azure.migrations": ["table_swap", "migrating"],
             "engines.sqlite.driver": ["driver_errors", "functions", "timestamps", "snapshots", "connections", "reader_pool"],
             "engines.sqlite.file": [
@@ -71,12 +72,12 @@ ROOMS: list[list[dict[str, list[str]]]] = [
         {"guidance": ["workload", "advice", "keys_and_indexes", "declaration_rules", "data_rules", "call_rules", "advisor"]},
         {"diagrams": ["trees", "svg", "markup"]},
     ],
-    [{"query": ["timestamp_attribute", "partitions", "pages", "results", "arrow_batches", "column_results", "checkpoint", "writing", "division", "parsing", "query", "salvage", "mixed", "observed_queries"]}],
+    [{"query": ["timestamp_attribute", "partitions", "pages", "results", "arrow_batches", "column_results", "checkpoint", "writing", "division", "query", "salvage", "mixed", "observed_queries"]}],
     [{"verbs": ["operations", "write_windows", "column_input", "bulk_verbs", "transaction", "lost_races"]}],
     [{"store": ["builds", "copy", "administration", "expiration", "store", "duplicates", "instrumentation", "opening"]}],
     [{"aio": ["cancellation", "cursor", "workers", "awaited", "query", "transaction", "store", "opening"]}, {"migrations": ["report", "offline_copy", "runner"]}],
     [{"testing": ["clock", "store_fixture", "async_face", "key_budget", "scalar_strategies", "values", "strategies", "autoload.tablemapper_pytest", "autoload.tablemapper_hypothesis"]}],
-    [{"viewer": ["security", "cells", "derived_rows", "views", "query_page", "store_pages", "asgi", "notebook", "inspector"]}],
+    [{"viewer": ["security", "cells", "typed_conditions", "derived_rows", "snippets", "summaries", "views", "query_page", "store_pages", "asgi", "notebook", "inspector"]}],
     [{"cli": ["output", "app", "administration_commands", "store_reader", "query_commands", "data_commands", "analysis_commands", "diagram", "inspect", "migration_commands"], "": ["reports", "types", "__main__"]}],
 ]  # fmt: skip
 """Rooms from the left to the right. Rooms that stand in one row are neighbours, which never import each other; the

@@ -43,8 +43,6 @@ M = TypeVar("M", bound=Entity)
 R = TypeVar("R", bound=Record)
 R2 = TypeVar("R2", bound=Record)
 R3 = TypeVar("R3", bound=Record)
-R4 = TypeVar("R4", bound=Record)
-R5 = TypeVar("R5", bound=Record)
 T = TypeVar("T")
 
 
@@ -114,15 +112,13 @@ class AsyncStore(AsyncFacade[Store], KeyedVerbs):
     @overload
     def query(self, what: IndexRange[R], /) -> AsyncQuery[R]: ...
     @overload
-    def query(self, a: type[R], b: type[R2], /) -> AsyncMixedQuery[R, R2, R2, R2, R2]: ...
+    def query(self, a: type[R], b: type[R2], /) -> AsyncMixedQuery[R, R2, R2]: ...
     @overload
-    def query(self, a: type[R], b: type[R2], c: type[R3], /) -> AsyncMixedQuery[R, R2, R3, R3, R3]: ...
-    @overload
-    def query(self, a: type[R], b: type[R2], c: type[R3], d: type[R4], /) -> AsyncMixedQuery[R, R2, R3, R4, R4]: ...
+    def query(self, a: type[R], b: type[R2], c: type[R3], /) -> AsyncMixedQuery[R, R2, R3]: ...
     @overload
     def query(
-        self, a: type[R], b: type[R2], c: type[R3], d: type[R4], e: type[R5], /
-    ) -> AsyncMixedQuery[R, R2, R3, R4, R5]: ...
+        self, a: type[Record], b: type[Record], c: type[Record], d: type[Record], /, *classes: type[Record]
+    ) -> AsyncMixedQuery[Any, Any, Any]: ...
     def query(self, what: Any, /, *others: Any) -> Any:
         """Return a query to await, or to loop over; as `Store.query`."""
         query: Any = self._sync.query(what, *others)

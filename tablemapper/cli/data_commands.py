@@ -14,7 +14,6 @@ import msgspec
 from cyclopts import Parameter
 
 from ..entities.declaration import declaration_of
-from ..entities.json import from_dict, from_json, to_dict
 from ..errors import (
     EntityExists,
     EntityNotFound,
@@ -26,7 +25,8 @@ from ..errors import (
     safe_repr,
 )
 from ..formats.arrow import load_package
-from ..query.parsing import assignment, condition, key, plain_value
+from ..interchange.json import from_dict, from_json, to_dict
+from ..interchange.parsing import assignment, condition, key, plain_value
 from ..store.opening import open as open_store
 from ..store.store import Store
 from .app import Json, Models, StoreArgument, existing, failure, load_models

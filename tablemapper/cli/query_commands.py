@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 from cyclopts import Parameter
 
-from ..entities.json import field_values, to_dict, to_json
 from ..errors import InvalidQuery, safe_repr
-from ..query.parsing import condition, field, key, orders
+from ..interchange.json import field_values, to_dict, to_json
+from ..interchange.parsing import condition, field, key, orders
 from ..query.partitions import Partition
 from ..store.store import Store
 from ..viewer.cells import escaped

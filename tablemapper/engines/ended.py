@@ -90,12 +90,18 @@ class EndedRows:
         moment: list[str] = []
         for write in writes:
             if (at := self.places.get(write.model)) is not None:
-                write.ended = partial(self._has_ended_at, moment, at)
+                set_test((write,), partial(self._has_ended_at, moment, at))
 
     def _has_ended_at(self, moment: list[str], place: int, row: Row) -> bool:
         if not moment:
             moment.append(self.moment())
         return ends_by(row[place], moment[0])
+
+
+def set_test(writes: Iterable[Operation | Batch], has_ended: Callable[[Row], bool]) -> None:
+    """Say to writes of a class by which test rows have ended."""
+    for write in writes:
+        write.ended = has_ended
 
 
 def ends_by(value: Any, moment: str) -> bool:

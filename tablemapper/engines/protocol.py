@@ -7,7 +7,7 @@ maintenance is decided before or beside it, once for all engines.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 import attrs
 
@@ -16,7 +16,6 @@ from ..keys.composite_times import shown_key
 from ..planning.budget import BudgetMeter
 from ..planning.capabilities import Capabilities
 from ..planning.conditions import AnyPredicate
-from ..planning.cost import ReadEstimate
 from ..planning.plan import Plan
 from ..planning.projection import RowLayout
 from ..planning.query_parts import KeyPosition
@@ -231,10 +230,6 @@ class DatabasePlan:
     """Whether what is found may be older than the entities."""
 
 
-PartitionReader: TypeAlias = Callable[[str, int | None, Sequence[Any]], list[Row] | None]
-"""Gets a partition key, the most rows that are needed, and the values of the query."""
-
-
 class Reads(Protocol):
     """The reads of an engine, for the rows of plans."""
 
@@ -254,45 +249,8 @@ class Reads(Protocol):
         """
         ...
 
-    def lines(
-        self, bound: BoundPlan, layout: RowLayout, size: int, limit: int | None
-    ) -> Iterator[bytes | list[Row]] | None:
-        """Return rows in chunks of at most so many, as text: each is a line of JSON, an array with a 0 at both ends.
-
-        A chunk that such lines do not hold comes as rows; where no chunk would be faster as text, None is returned. All
-        are of one state of the store, in the order of the plan.
-        """
-        ...
-
-    def partition_rows(self, plan: Plan, layout: RowLayout) -> PartitionReader:
-        """Return a function that reads the first rows of one partition of a path, or all; None if they may be many."""
-        ...
-
     def find(self, bound: BoundPlan, layout: RowLayout) -> Row | None:
         """Return the first row."""
-        ...
-
-    def count(self, bound: BoundPlan, *, within: Any = None) -> int | None:
-        """Return the number of entities; None if that has to be found out in Python."""
-        ...
-
-    def totals(
-        self, bound: BoundPlan, by: Sequence[str], measured: str | None, *, summed: bool
-    ) -> Iterable[Row] | None:
-        """Return totals by groups of fields that are stored alike; None if they have to be found out in Python.
-
-        Each row has the stored values of the fields, without repetitions, of one entity of the group, then the number
-        of its entities. Of the measured field it has the number of values and their sum, or the least and the greatest.
-        A group can come several times. A damaged value of one of the fields has to be found in Python.
-        """
-        ...
-
-    def between_bounds(self, bound: BoundPlan, most: int) -> int | None:
-        """Return the number of rows between the bounds, before any filter, at most ``most``; None if that costs a read."""
-        ...
-
-    def footprint(self, bound: BoundPlan, most: int) -> ReadEstimate | None:
-        """Return what a plan reads, counted up to ``most`` rows; None if that costs a read."""
         ...
 
     def divide(self, bound: BoundPlan, parts: int) -> list[KeyPosition]:
@@ -385,22 +343,6 @@ class Engine(Protocol):
         """
         ...
 
-    def clear(self, model: Model) -> int | None:
-        """Delete all entities of a class, and what is maintained from them, in one transaction; return their number.
-
-        None, and nothing is done, if they have to be deleted one by one.
-        """
-        ...
-
-    def load(self, windows: Iterable[Sequence[Batch]], meter: Callable[[str, int | None], Meter]) -> int:
-        """Insert new entities, all of them at once or none, and return their number; their batches do not change.
-
-        Args:
-            windows: the entities, as many as are in memory at a time.
-            meter: starts a report of what is done, of a number if that is known.
-        """
-        ...
-
     def catch_up(self) -> None:
         """See what other processes have built or declared since."""
         ...
@@ -450,16 +392,8 @@ class Engine(Protocol):
         """The aggregates that may be older than their entities, by label: they answer no totals of these."""
         ...
 
-    def sweep(self, meter: Meter, *, full: bool = False) -> int:
-        """Finish or undo what writers left that ended early, and return how many writes; 0 where nothing is ever left."""
-        ...
-
     def repair(self, meter: Meter) -> RepairReport:
         """Make everything that is maintained what the entities say that it should be, beside readers and writers."""
-        ...
-
-    def compact(self, meter: Meter) -> None:
-        """Give back the space that is free in the store; nobody else may have it open."""
         ...
 
     def whole(self, model: Model) -> Model:
@@ -480,40 +414,4 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Close the files."""
-        ...
-
-
-@runtime_checkable
-class ReopensOnChange(Protocol):
-    """An engine that can be opened with the classes that its catalogue has."""
-
-    def latest(self) -> Engine:
-        """Return an engine with the classes that the catalogue has by now.
-
-        It is this one if they are the same, or if it was opened with others. Classes that have not changed stay the same
-        ones; this engine goes on with those that it has.
-        """
-        ...
-
-
-@runtime_checkable
-class SupportsBackup(Protocol):
-    """An engine that can copy itself, as it is."""
-
-    def backup(self, path: str, meter: Meter) -> None:
-        """Write a copy of one state of the store to a new file."""
-        ...
-
-
-@runtime_checkable
-class DropsClasses(Protocol):
-    """An engine that can let a class go with all that it holds."""
-
-    def drop(self, model: Model, meter: Meter) -> None:
-        """Let a class and what is maintained from it leave the store, with their tables.
-
-        Raises:
-            InvalidQuery: others need it.
-            StoreLocked: the store is frozen.
-        """
         ...

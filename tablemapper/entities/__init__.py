@@ -7,8 +7,6 @@
 - `expiry`: the time at which entities end, and the index that finds those.
 - `class_body`: a class body, read.
 - `etag`: ETags as text.
-- `json`: entities as JSON.
-- `pydantic`: what pydantic, and so FastAPI, asks of a class.
 - `constructor`: the source of constructors and setters.
 - `measures`: what may be declared as an aggregate.
 - `entity`: `Record`, `Entity` and the class they are made of.

@@ -53,10 +53,8 @@ from .etag import etag_text
 from .expiry import with_expiry
 from .fields import FieldModel, avg, count, field, group_by, max, max_ever, min, min_ever, sum
 from .index import IndexCall
-from .json import json_form
 from .key import KeyOf
 from .measures import maintained_faults
-from .pydantic import core_schema, document
 
 R = TypeVar("R", bound="Record")
 
@@ -350,18 +348,6 @@ class Record(metaclass=RecordType):
     def _faults(cls, declaration: AbstractDeclaration) -> list[str]:
         """Return what else is wrong with a declaration of this kind of record."""
         return []
-
-    def __json__(self) -> bytes:
-        """Return the entity as JSON; the first call of a class puts a generated function in this one's place."""
-        return json_form(type(self)).encode(self)
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, _source: Any, _handler: Any) -> Any:
-        return core_schema(cls)
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, schema: Any, handler: Any) -> Any:
-        return document(cls, schema, handler)
 
     def __getstate__(self) -> tuple[Any, ...]:
         values = tuple([getattr(self, model.name) for model in declaration_of(type(self)).fields])

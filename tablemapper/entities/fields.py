@@ -451,6 +451,11 @@ class FieldModel:
         return self.measure is not None and self.measure.of is not None
 
     @_property
+    def removal_fault(self) -> str:
+        """The fault of removing its value where it is not optional."""
+        return f"it cannot be removed, as it is not optional (Field[{self.type.name} | None] would be)"
+
+    @_property
     def missing(self) -> Any:
         """The value of the field where no property is stored: None if it is optional, else its default."""
         if self.type.undeclared and not self.optional:

@@ -18,6 +18,7 @@ import msgspec
 
 from ..codegen import Names, compile_functions
 from ..engines.ended import moment_of
+from ..engines.optional_protocols import CountsRows, ReadsPartitions
 from ..engines.protocol import Engine, Position, Reads
 from ..errors import InvalidEntity
 from ..expressions.boolean import Unended
@@ -105,8 +106,9 @@ class PreparedPlan:
             self._unended = filtered(plan.model.build, plan.filter) if plan.filter else None
         elif not part and sees_all and filtering and not state and _is_partition(plan):
             reads_rows = self.layout is ENTITIES and selected is None
-            if reads_rows or (self._reads_fields and not plan.sorted):
-                self.partition = _partition(engine.reads, plan, self.layout, self._make)
+            reads = engine.reads
+            if isinstance(reads, ReadsPartitions) and (reads_rows or (self._reads_fields and not plan.sorted)):
+                self.partition = _partition(reads, plan, self.layout, self._make)
         self._entries = None
         if plan.distinct:
             indexes = maintenance(engine.schema, plan.model).indexes
@@ -194,7 +196,7 @@ def _key_of(label: str, access: PathBounds, *templates: Template) -> Callable[[S
 
 
 def _partition(
-    reads: Reads, plan: Plan, layout: RowLayout, make: Callable[[Iterable[Row], Sequence[Any]], list[Any]]
+    reads: ReadsPartitions, plan: Plan, layout: RowLayout, make: Callable[[Iterable[Row], Sequence[Any]], list[Any]]
 ) -> Callable[[Sequence[Any], int | None], list[Any] | None]:
     """Return a function that reads a partition, or its first rows, in half of the time that a plan with ranges takes."""
     key_of = _key_of(f"{plan.path} partition", plan.accesses[0], plan.path.templates[0])
@@ -245,6 +247,7 @@ class PlanCache:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.reads: Reads = engine.reads
+        self.counts: Final = self.reads if isinstance(self.reads, CountsRows) else None
         self.batch_limits: Final = BatchLimits()
         self.tests: dict[Hashable, Callable[[Any, Sequence[Any]], bool]] = {}
         """Functions that return whether a query finds an entity, by the form of the query."""
@@ -369,12 +372,16 @@ class PlanCache:
         prepared.scans += 1
         if prepared.scans & (prepared.scans - 1):  # counting reads rows, so it is done at the 1st, 2nd, 4th, 8th … scan
             return
-        count = self.reads.between_bounds(bound, _MANY + 1)
+        count = self.between_bounds(bound, _MANY + 1)
         if count is None or count > _MANY:
             prepared.scan_logged = True
             names: Mapping[str, str] = getattr(self.engine, "table_names", {})
             table = plan.model.table
             _scans.warning("%s reads the whole table %s", query_text(), names.get(table, table))
+
+    def between_bounds(self, bound: BoundPlan, most: int) -> int | None:
+        """Return the number of rows between the bounds, at most ``most``; None if that costs as much as to read them."""
+        return None if self.counts is None else self.counts.between_bounds(bound, most)
 
     def _latest(self) -> _Plans:
         """Forget the plans if other indexes are ready; the builds of other processes are seen within a second."""

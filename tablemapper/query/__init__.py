@@ -9,7 +9,6 @@
 - `checkpoint`: notes of writes by query that can be resumed.
 - `writing`: update and delete by query.
 - `division`: parts and partitions of a query.
-- `parsing`: conditions, orders and keys as a person types them.
 - `query`: the query of one class.
 - `salvage`: queries that go on where an entity cannot be read.
 - `mixed`: the query of several classes.

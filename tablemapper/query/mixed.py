@@ -37,8 +37,6 @@ T = TypeVar("T")
 A = TypeVar("A")
 B = TypeVar("B")
 C = TypeVar("C")
-D = TypeVar("D")
-E = TypeVar("E")
 
 
 @attrs.frozen(eq=False)
@@ -209,14 +207,14 @@ class _Mixed(Results[T]):
         """
         if self._spec.budget is not None:
             return sum(1 for _ in self)
-        runs, reads = self._runs(only_count=True), self._plans.reads
+        runs, counts_of = self._runs(only_count=True), self._plans.counts
 
         def counts(state: Any) -> Iterator[int]:
             for run in runs:
-                count = reads.count(run.bound, within=state)
+                count = None if counts_of is None else counts_of.count(run.bound, within=state)
                 yield sum(map(len, map(run.items_of, run.chunks(within=state)))) if count is None else count
 
-        total = sum(reads.in_one_state(counts))
+        total = sum(self._plans.reads.in_one_state(counts))
         return total if self._spec.limit is None else min(total, self._spec.limit)
 
     def explain(self) -> MixedExplanation:
@@ -279,20 +277,19 @@ def _counted_rows(merged: Iterable[tuple[PlanReader, Sequence[Row]]]) -> Iterato
         yield from ((run, counted_rows) for counted_rows in run.counted((rows,)))
 
 
-class MixedQuery(_Mixed[A | B | C | D | E], Generic[A, B, C, D, E]):
+class MixedQuery(_Mixed[A | B | C], Generic[A, B, C]):
     """The entities of several classes of one table that satisfy conditions, each of its own class, in row order.
 
-    Lazy, typed and immutable. A query over fewer than five classes repeats the last one as its parameter.
+    Lazy, typed and immutable. A query over two classes repeats the second one as its parameter; of more than three they are Any.
     """
 
     __slots__ = ()
 
     def where(
         self,
-        *predicates: Predicate[A] | Predicate[B] | Predicate[C] | Predicate[D] | Predicate[E]
-        | Partition[A] | Partition[B] | Partition[C] | Partition[D] | Partition[E],
+        *predicates: Predicate[A] | Predicate[B] | Predicate[C] | Partition[A] | Partition[B] | Partition[C],
         **named: Never,
-    ) -> Self:  # fmt: skip
+    ) -> Self:
         """Keep only results that satisfy every condition; each condition applies to all classes.
 
         It uses each class's own field of that name and type. If a class has no such field, the value is missing:
@@ -315,11 +312,7 @@ class MixedQuery(_Mixed[A | B | C | D | E], Generic[A, B, C, D, E]):
         members = tuple([_narrowed(member, conditions) for member in within._members])
         return type(self)(self._plans, members, (*self._where, *conditions))
 
-    def order_by(
-        self,
-        *steps: Attr[A, Any] | Attr[B, Any] | Attr[C, Any] | Attr[D, Any] | Attr[E, Any]
-        | Order[A] | Order[B] | Order[C] | Order[D] | Order[E],
-    ) -> Self:  # fmt: skip
+    def order_by(self, *steps: Attr[A, Any] | Attr[B, Any] | Attr[C, Any] | Order[A] | Order[B] | Order[C]) -> Self:
         """Sort by fields that every class has, the first one first; ties are broken by key.
 
         Raises:
@@ -345,7 +338,7 @@ class MixedQuery(_Mixed[A | B | C | D | E], Generic[A, B, C, D, E]):
         return self._of([query.order_by(*order) for query, order in zip(queries, orders, strict=True)])
 
 
-def mixed(plans: PlanCache, models: Sequence[Model]) -> MixedQuery[Any, Any, Any, Any, Any]:
+def mixed(plans: PlanCache, models: Sequence[Model]) -> MixedQuery[Any, Any, Any]:
     """Return the query over several classes.
 
     Raises:

@@ -46,10 +46,6 @@ F = TypeVar("F")
 G = TypeVar("G")
 H = TypeVar("H")
 J = TypeVar("J")
-K = TypeVar("K")
-N = TypeVar("N")
-P = TypeVar("P")
-Q = TypeVar("Q")
 
 
 class ClassResults(Splittable[T_co]):
@@ -166,7 +162,8 @@ class ClassResults(Splittable[T_co]):
         if self._spec.budget is not None:
             return sum(1 for _ in lean)
         prepared, bound = lean._find()
-        if (count := self._plans.reads.count(bound)) is not None:
+        counts = self._plans.counts
+        if counts is not None and (count := counts.count(bound)) is not None:
             return count if limit is None else min(count, limit)
         return sum(1 for _ in lean._run(prepared, bound).items(limit))
 
@@ -177,10 +174,10 @@ class ClassResults(Splittable[T_co]):
             ScanRefused: no key or index bounds the query.
         """
         prepared, bound = self._find(warn=False)
-        reads, plan = self._plans.reads, prepared.plan
+        plan = prepared.plan
         residual = {id(predicate) for predicate in prepared.residual}
         texts = [(predicate_text(predicate, bound.values), id(predicate) in residual) for predicate in plan.filter]
-        explained = reads.explain(bound, prepared.layout, self._spec.limit)
+        explained = self._plans.reads.explain(bound, prepared.layout, self._spec.limit)
         totals = dict(totals_served(self._plans, self._spec))
         return Explanation(
             str(plan.path),
@@ -189,7 +186,7 @@ class ClassResults(Splittable[T_co]):
             tuple(text for text, _ in texts),
             tuple(text for text, is_residual in texts if is_residual),
             order_text(plan.sort) or (("key",) if plan.by_key else ()),
-            reads.between_bounds(bound, MOST_COUNTED),
+            self._plans.between_bounds(bound, MOST_COUNTED),
             self._plans.engine.capabilities,
             tuple(explained.lines),
             explained.requests,
@@ -200,9 +197,9 @@ class ClassResults(Splittable[T_co]):
         )
 
     def _cost(self, bound: BoundPlan) -> Cost:
-        footprint, bound = None, as_read(bound, eventual=self._spec.eventual)
+        footprint, counts, bound = None, self._plans.counts, as_read(bound, eventual=self._spec.eventual)
         with suppress(StoreClosed):
-            footprint = self._plans.reads.footprint(bound, MOST_COUNTED)
+            footprint = None if counts is None else counts.footprint(bound, MOST_COUNTED)
         return cost_of(bound.plan, footprint, len(bound.ranges), self._spec.limit)
 
     def __repr__(self) -> str:
@@ -382,25 +379,7 @@ class Query(ClassResults[E]):
         j: Attr[E, J], /,
     ) -> Rows[tuple[A, B, C, D, F, G, H, J]]: ...  # fmt: skip
     @overload
-    def select(
-        self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], d: Attr[E, D], f: Attr[E, F], g: Attr[E, G], h: Attr[E, H],
-        j: Attr[E, J], k: Attr[E, K], /,
-    ) -> Rows[tuple[A, B, C, D, F, G, H, J, K]]: ...  # fmt: skip
-    @overload
-    def select(
-        self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], d: Attr[E, D], f: Attr[E, F], g: Attr[E, G], h: Attr[E, H],
-        j: Attr[E, J], k: Attr[E, K], m: Attr[E, N], /,
-    ) -> Rows[tuple[A, B, C, D, F, G, H, J, K, N]]: ...  # fmt: skip
-    @overload
-    def select(
-        self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], d: Attr[E, D], f: Attr[E, F], g: Attr[E, G], h: Attr[E, H],
-        j: Attr[E, J], k: Attr[E, K], m: Attr[E, N], n: Attr[E, P], /,
-    ) -> Rows[tuple[A, B, C, D, F, G, H, J, K, N, P]]: ...  # fmt: skip
-    @overload
-    def select(
-        self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], d: Attr[E, D], f: Attr[E, F], g: Attr[E, G], h: Attr[E, H],
-        j: Attr[E, J], k: Attr[E, K], m: Attr[E, N], n: Attr[E, P], p: Attr[E, Q], /,
-    ) -> Rows[tuple[A, B, C, D, F, G, H, J, K, N, P, Q]]: ...  # fmt: skip
+    def select(self, *fields: Attr[E, Any]) -> Rows[tuple[Any, ...]]: ...
     def select(self, *fields: Any) -> Any:
         """Return tuples of fields instead of entities; only these are read, from an index if it holds them all.
 
@@ -523,7 +502,8 @@ class Query(ClassResults[E]):
             return summed_up(calculated(rows, measure, slot, len(by)), slot)
         rows = Rows[Any](self._plans, spec, by if measure is None else (*by, measure))
         is_whole = spec.limit is None and spec.budget is None
-        states = totals_by_engine(self._plans.reads, rows._find, by, slot) if is_whole else None
+        counts = self._plans.counts if is_whole else None
+        states = None if counts is None else totals_by_engine(counts, rows._find, by, slot)
         return summed_up(rows, slot) if states is None else states
 
     def _extreme(self, slot: MeasureState, step: Order[Any]) -> States:

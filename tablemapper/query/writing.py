@@ -24,7 +24,7 @@ import msgspec
 
 from ..codegen import Names, compile_functions
 from ..engines.current_transaction import check_outside
-from ..engines.ended import ended_by
+from ..engines.ended import ended_by, set_test
 from ..engines.protocol import Engine, NoteConflict, Operation, restore_rows, rows_before
 from ..entities.entity import key_of
 from ..errors import (
@@ -60,6 +60,7 @@ Work: TypeAlias = Callable[[Any], Operation | None]
 _EXAMINED = 20  # times as many rows as a batch are read at once, where Python checks the conditions
 _ATTEMPTS = 100
 _MOST_TOGETHER = 100_000  # entities that pass unique values on to each other
+_decode_keys = msgspec.msgpack.Decoder(list[Key]).decode
 _SPOOL = 1 << 20  # bytes in memory of what goes to a file
 
 
@@ -316,8 +317,8 @@ class _Run:
             written_so_far = self.written + len(part)
             checkpoint = self._checkpoint
             rows = rows_before(part)
-            for operation in part if self._ended is not None else ():
-                operation.ended = self._ended
+            if self._ended is not None:
+                set_test(part, self._ended)
             try:
                 self._engine.apply(
                     part, notes=() if checkpoint is None else checkpoint.moved(part[-1].key, written_so_far)
@@ -482,4 +483,4 @@ def _read_run(file: IO[bytes], start: int, end: int) -> Iterator[Key]:
         file.seek(start)
         text = file.read(int.from_bytes(file.read(8)))
         start = file.tell()
-        yield from msgspec.msgpack.decode(text, type=list[Key])
+        yield from _decode_keys(text)

@@ -283,7 +283,7 @@ def _step(
         if attr.path:
             _check_removable(field.type, attr.path)
         elif not field.optional:
-            raise ValueFault(f"it cannot be removed, as it is not optional (Field[{field.type.name} | None] would be)")
+            raise ValueFault(field.removal_fault)
         return _Step(field, attr.path, label, kind, REMOVED if attr.path else None, "removed")
     if isinstance(value, Number):
         for attribute in value.attributes():

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from datetime import UTC, time, timedelta
 from decimal import Decimal
-from typing import Annotated, Any, Literal, TypeAlias, cast
+from typing import Annotated, Any, Final, Literal, TypeAlias, cast
 from uuid import UUID
 
 import msgspec
@@ -252,10 +252,12 @@ class AppliedSpec(msgspec.Struct):
     """The labels of what goes when it is contracted."""
     kept: list[str] = []
     """The tables of what was copied; they are dropped when it is contracted."""
+    clears: str | UnsetType = UNSET
+    """The class whose tables are replaced by empty ones, where it is no migration; ``kept`` are these."""
 
 
-Forms: TypeAlias = Mapping[str, ModelSpec]
-"""By the name of the class."""
+decode_model: Final = msgspec.json.Decoder(ModelSpec).decode  # (two threads that make a first decoder crash msgspec)
+Forms: TypeAlias = Mapping[str, ModelSpec]  # by the name of the class
 
 
 def check_names(forms: Forms) -> None:
@@ -265,8 +267,7 @@ def check_names(forms: Forms) -> None:
     """
     for name, form in forms.items():
         owner, separator, property = plain_name(name).partition(":")
-        names = [owner, *map(plain_name, form.indexes)]
-        if wrong := [candidate for candidate in names if not is_name(candidate)]:
+        if wrong := [candidate for candidate in (owner, *map(plain_name, form.indexes)) if not is_name(candidate)]:
             raise ValueError(f"{safe_repr(wrong[0])} is no name of a class or an index")
         for candidate in [*form.fields, *([property] if separator else [])]:
             if (fault := check_property_name(candidate)) is not None:

@@ -11,7 +11,8 @@ from ..engines.check import CheckReport, RepairReport
 from ..engines.counted_statistics import count
 from ..engines.current_transaction import check_outside
 from ..engines.locations import path_of
-from ..engines.protocol import DropsClasses, Engine, SupportsBackup
+from ..engines.optional_protocols import CompactsStore, DropsClasses, RecoversWrites, SupportsBackup
+from ..engines.protocol import Engine
 from ..engines.statistics import Statistics, SupportsStatistics
 from ..engines.status import Status
 from ..entities.entity import Entity, Record
@@ -150,7 +151,7 @@ class Administration:
             StoreError: the service does not answer.
         """
         with start_meter(progress, "sweep") as meter:
-            return self._engine.sweep(meter, full=full)
+            return self._engine.sweep(meter, full=full) if isinstance(self._engine, RecoversWrites) else 0
 
     def repair(self, *, progress: ProgressOption = False) -> RepairReport:
         """Correct every index row and every aggregate from the entities, and report what was wrong.
@@ -181,9 +182,12 @@ class Administration:
             InvalidTransaction: the thread is inside a transaction of the store.
             StoreFull: there is not enough space.
         """
-        check_outside(self._engine, "compact")
+        engine = self._engine
+        check_outside(engine, "compact")
+        if not isinstance(engine, CompactsStore):
+            raise InvalidTransaction(f"{engine!r} keeps no free space; there is nothing to compact")
         with start_meter(progress, "compact") as meter:
-            self._engine.compact(meter)
+            engine.compact(meter)
 
     def drop(self, cls: type[Entity], /, *, progress: ProgressOption = False) -> None:
         """Let a class leave the store with all its entities, its indexes and the aggregates over it: whole tables go.

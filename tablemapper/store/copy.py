@@ -20,7 +20,8 @@ import attrs
 from ..engines.current_transaction import check_outside
 from ..engines.key_order import rows_by_key
 from ..engines.locations import open_engine
-from ..engines.protocol import Batch, Engine, Operation, SupportsBackup, Verb
+from ..engines.optional_protocols import SupportsBackup
+from ..engines.protocol import Batch, Engine, Operation, Verb
 from ..entities.aggregates import kept_field
 from ..errors import EntityExists, InvalidEntity, InvalidTransaction, SchemaMismatch, StoreError, UniqueViolation
 from ..planning.projection import RowLayout

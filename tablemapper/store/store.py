@@ -14,7 +14,8 @@ from typing import Any, Literal, Never, NoReturn, Self, TypeVar, overload
 import attrs
 
 from ..engines.current_transaction import check_outside
-from ..engines.protocol import Engine, ReopensOnChange
+from ..engines.optional_protocols import ClearsClasses, ReopensOnChange
+from ..engines.protocol import Engine
 from ..entities.aggregates import Aggregate, kept_field
 from ..entities.entity import Entity, Record, key_of, refusal, stored_row
 from ..entities.index import IndexRange
@@ -44,8 +45,6 @@ E = TypeVar("E", bound=Entity)
 R = TypeVar("R", bound=Record)
 R2 = TypeVar("R2", bound=Record)
 R3 = TypeVar("R3", bound=Record)
-R4 = TypeVar("R4", bound=Record)
-R5 = TypeVar("R5", bound=Record)
 T = TypeVar("T")
 
 _ATTEMPTS = 100
@@ -190,15 +189,13 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
     @overload
     def query(self, what: IndexRange[R], /) -> Query[R]: ...
     @overload
-    def query(self, a: type[R], b: type[R2], /) -> MixedQuery[R, R2, R2, R2, R2]: ...
+    def query(self, a: type[R], b: type[R2], /) -> MixedQuery[R, R2, R2]: ...
     @overload
-    def query(self, a: type[R], b: type[R2], c: type[R3], /) -> MixedQuery[R, R2, R3, R3, R3]: ...
-    @overload
-    def query(self, a: type[R], b: type[R2], c: type[R3], d: type[R4], /) -> MixedQuery[R, R2, R3, R4, R4]: ...
+    def query(self, a: type[R], b: type[R2], c: type[R3], /) -> MixedQuery[R, R2, R3]: ...
     @overload
     def query(
-        self, a: type[R], b: type[R2], c: type[R3], d: type[R4], e: type[R5], /
-    ) -> MixedQuery[R, R2, R3, R4, R5]: ...
+        self, a: type[Record], b: type[Record], c: type[Record], d: type[Record], /, *classes: type[Record]
+    ) -> MixedQuery[Any, Any, Any]: ...
     def query(self, what: Any, /, *others: Any) -> Any:
         """Return a query over the entities of a class, or over a range of an index: ``Product.by_name("Dune")``.
 
@@ -524,29 +521,29 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
             StoreLocked: the store is frozen.
         """
         check_outside(self._engine, "expire")
-        models = list(self._ends)
-        if cls is not None:
-            model = self._operations.writable(cls)
-            if model not in models:
-                fault = "nothing of it ends; declare when, as in until: tm.Field[datetime] = tm.field(expires=True)"
-                raise InvalidEntity(model.name, [f"expire: {fault}"])
-            models = [model]
+        models = self._ends if cls is None else [self._operations.ending(cls)]
         return expire(self._plans, models, limit, progress)
 
     def clear(self, cls: type[Entity], /) -> int:
-        """Delete all entities of a class, with their index rows and groups, in one transaction; return their number.
+        """Delete all entities of a class, with their index rows and groups; return their number.
 
-        It empties whole tables, so its time does not depend on the number of entities. It deletes in batches, like
-        `Query.delete`, while an index or an aggregate of the class is being built, and while a migration runs or is not
-        contracted. It does so, too, if an ``_ever`` measure keeps groups.
+        A file empties whole tables in one transaction, so its time does not depend on the number of entities. It deletes in
+        batches, like `Query.delete`, while an index or an aggregate of the class is being built, and while a migration
+        runs or is not contracted. It does so, too, if an ``_ever`` measure keeps groups.
+
+        On Azure Tables it deletes up to 20,000 entities in batches. Of more, it gives the class empty tables, which takes
+        two minutes and a half; during the first half other programs only read the class, and get StoreLocked for writes.
+        If it ends early, `sweep` undoes or finishes it, or the next program that opens the store.
 
         Raises:
             InvalidEntity: it is not a class of entities, or the store was not opened with it.
             InvalidTransaction: the thread is inside a transaction of the store.
+            StoreLocked: the store is frozen, or another program clears the class.
+            StoreError: another program ended it, or changed the class meanwhile; nothing was deleted.
         """
         model = self._operations.writable(cls)
         check_outside(self._engine, "clear")
-        count = self._engine.clear(model)
-        return (
-            Query[Any](self._plans, QuerySpec(model, scan=True, moment=BEFORE_ALL)).delete() if count is None else count
-        )
+        count = self._engine.clear(model) if isinstance(self._engine, ClearsClasses) else None
+        if count is not None:
+            return count
+        return Query[Any](self._plans, QuerySpec(model, scan=True, moment=BEFORE_ALL)).delete()

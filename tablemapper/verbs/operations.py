@@ -92,6 +92,14 @@ class Operations:
             raise InvalidEntity(getattr(cls, "__name__", safe_repr(cls)), [fault])
         return writable(self.model(cls))
 
+    def ending(self, cls: Any) -> Model:
+        """Return the model of a class whose entities end; raise InvalidEntity if it is another one."""
+        model = self.writable(cls)
+        if model not in self.ended.places:
+            fault = "nothing of it ends; declare when, as in until: tm.Field[datetime] = tm.field(expires=True)"
+            raise InvalidEntity(model.name, [f"expire: {fault}"])
+        return model
+
     def key(self, key: KeyOf[Any], misplaced: tuple[object, ...] = ()) -> tuple[Model, str, str]:
         """Return the model, the partition key and the row key of a key.
 

@@ -11,9 +11,9 @@ from ..engines.statistics import Statistics
 from ..engines.status import Status
 from ..entities.declaration import declaration_of
 from ..entities.entity import Record, key_of
-from ..entities.json import field_values, to_dict
 from ..errors import TableMapperError
 from ..guidance.advice import Advice
+from ..interchange.json import field_values, to_dict
 from ..planning.explanation import Explanation, MixedExplanation
 from ..query.mixed import MixedQuery
 from ..query.pages import Page

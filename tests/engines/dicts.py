@@ -31,7 +31,6 @@ from tablemapper.engines.protocol import (
     Note,
     NoteConflict,
     Operation,
-    PartitionReader,
     PendingBuild,
     Position,
 )
@@ -383,9 +382,6 @@ class DictEngine:
             del decided[: len(some)]
         return state
 
-    def clear(self, model: Model) -> int | None:
-        return None
-
     def load(self, windows: Iterable[Sequence[Batch]], meter: Callable[[str, int | None], Meter]) -> int:
         count = 0
         with self._shelf.lock, meter("insert_many", None) as told:
@@ -444,13 +440,8 @@ class DictEngine:
 
     eventual = ()
 
-    def sweep(self, meter: Meter, *, full: bool = False) -> int:
-        return 0
-
     def repair(self, meter: Meter) -> RepairReport:
         return RepairReport((), (), self.check(meter).entities, 0.0)
-
-    def compact(self, meter: Meter) -> None: ...
 
     def whole(self, model: Model) -> Model:
         return model
@@ -541,26 +532,8 @@ class DictReads:
         rows = rows if limit is None or (spending is not None and bound.plan.sorted) else islice(rows, limit)
         return iter(lambda: list(islice(rows, _CHUNK)), [])
 
-    def lines(self, bound: BoundPlan, layout: RowLayout, size: int, limit: int | None) -> None:
-        return None
-
-    def partition_rows(self, plan: Plan, layout: RowLayout) -> PartitionReader:
-        return lambda partition, limit, values: None
-
     def find(self, bound: BoundPlan, layout: RowLayout) -> Row | None:
         return next(_Reading(self._engine.state, bound, layout).rows(None, None), None)
-
-    def count(self, bound: BoundPlan, *, within: Any = None) -> int | None:
-        return None
-
-    def totals(self, bound: BoundPlan, by: Sequence[str], measured: str | None, *, summed: bool) -> None:
-        """Return None: entities are added up in Python."""
-
-    def footprint(self, bound: BoundPlan, most: int) -> None:
-        """Return None: a dict has no bytes."""
-
-    def between_bounds(self, bound: BoundPlan, most: int) -> int:
-        return sum(1 for _ in islice(_Reading(self._engine.state, bound, RowLayout(places=True)).places(), most))
 
     def divide(self, bound: BoundPlan, parts: int) -> list[KeyPosition]:
         keys = list(_Reading(self._engine.state, bound, RowLayout(places=True)).places())

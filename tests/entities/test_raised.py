@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 import pytest
 
 import tablemapper as tm
-from tablemapper.entities import json
+from tablemapper.interchange import json
 from tablemapper.values import nested
 
 

@@ -495,6 +495,7 @@ def several_classes(store: tm.Store) -> None:
     assert_type(both.explain(), tm.reports.MixedExplanation)
     three = store.query(Employee, Department, Headcount).where(Headcount.employees > 3)
     assert_type(three.first(), Employee | Department | Headcount | None)
+    assert_type(store.query(Employee, Department, Headcount, Product).first(), Any | None)
 
 
 def json_forms(product: Product, climate: DailyClimate) -> None:
@@ -530,13 +531,11 @@ def columns(store: tm.Store, frame: object) -> None:
         tuple[str, Decimal, str, Decimal, str, Decimal, str] | None,
     )
     assert_type(
-        query.select(
-            p.name, p.price, p.name, p.price, p.name, p.price, p.name, p.price, p.name, p.price, p.tags, p.manufacturer
-        ).first(),
-        tuple[
-            str, Decimal, str, Decimal, str, Decimal, str, Decimal, str, Decimal, list[str], str | None
-        ] | None,
-    )  # fmt: skip
+        query.select(p.name, p.price, p.name, p.price, p.name, p.price, p.tags, p.manufacturer).first(),
+        tuple[str, Decimal, str, Decimal, str, Decimal, list[str], str | None] | None,
+    )
+    many = query.select(p.name, p.name, p.name, p.name, p.name, p.name, p.name, p.name, p.name)
+    assert_type(many.first(), tuple[Any, ...] | None)
 
 
 def opening() -> None:
@@ -658,6 +657,23 @@ def parts(store: tm.Store, traffic: Traffic) -> None:
 
     assert_type(store.run(work), int)
     assert_type(store.run(lambda tx: tx.insert(traffic)), None)
+
+
+def patches(store: tm.Store, body: bytes, etag: str) -> None:
+    patch = tm.patch(Traffic, body)
+    assert_type(patch, tm.Patch[Traffic])
+    assert_type(patch[0], tm.Assignment[Traffic])
+    assert_type(tm.patch(Traffic, {"id": "a"}), tm.Patch[Traffic])
+    store.merge(Traffic.key("a"), *patch, if_match=etag)
+    store.query(Traffic).update(*patch, Traffic.more["size"].remove())
+    with store.transaction() as tx:
+        tx.merge(Traffic.key("a"), *patch)
+    tm.json_schema(Traffic, patch=True)
+
+
+async def change(store: tm.AsyncStore, id: str, body: tm.Patch[Traffic]) -> Traffic:
+    await store.query(Traffic).update(*body)
+    return await store.merge(Traffic.key(id), *body, returning=True)
 
 
 async def parts_asynchronously(store: tm.AsyncStore, traffic: Traffic) -> None:

@@ -325,6 +325,11 @@ def parts(store: tm.Store) -> None:
     store.merge(key, Traffic.more["x"].set(1)).id  # type: ignore[attr-defined]
     store.merge(key, returning=1)  # type: ignore[call-overload]
     store.merge(key, or_insert=5)  # type: ignore[call-overload]
+    patch = tm.patch(Product, "{}")
+    tm.patch(Product("a", "b", "c", Decimal(1)), "{}")  # type: ignore[arg-type]
+    tm.patch(Product, [1])  # type: ignore[arg-type]
+    store.merge(key, *patch)  # type: ignore[misc]
+    store.query(Traffic).update(*patch)  # type: ignore[arg-type]
     store.run(5)  # type: ignore[arg-type]
     store.run(lambda: 5)  # type: ignore[arg-type, misc]
     store.query(Traffic.by_color(5))  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ import attrs
 import pytest
 
 import tablemapper as tm
-from tablemapper.query.parsing import condition
+from tablemapper.interchange.parsing import condition
 
 
 @attrs.define

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 import tablemapper as tm
-from tablemapper.query.parsing import condition
+from tablemapper.interchange.parsing import condition
 
 from ..viewer.visits import links, visit
 from .answers import Trial, random_rows

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
 from typing import Any, Final, TypeVar
 
 from ...catalogue.freeze import check_thawed
 from ...catalogue.zone_rules import outdated
 from ...entities.declaration import IndexModel
-from ...entities.etag import Stamp
-from ...errors import InvalidTransaction, StoreClosed, StoreReadOnly
+from ...errors import StoreClosed, StoreReadOnly
 from ...limits import MAX_KEY_UNITS, utf16_units
 from ...planning.capabilities import Capabilities
 from ...progress import Meter
@@ -37,28 +35,22 @@ from .catalogue.opening import as_it_is, given_up, open_catalogue
 from .catalogue.placement import check_models
 from .catalogue.publication import changed
 from .check import AzureCheckView, Group, held
+from .clearing import cleared
 from .cross_partition.outbox import Deadline, Outbox, Timing
 from .dropping import deleted, dropped, erased
 from .freeze_barrier import announce, unfreeze, wait
 from .group_writer import GroupWriter
 from .housekeeping import Housekeeper
-from .reading.filters import visible
+from .partition_reader import partitions_of, rows_with_models
 from .reading.reads import AzureReads
-from .reading.rollup_fields import completed
-from .reading.scans import partition_keys, rows_of
 from .recovery import sweep, unfinished, waited
 from .repair import ConditionalRepair, add_uncounted, left_of
 from .tables.background import Background
 from .tables.driver import Driver, Effects, clock, in_batches, read, server_time, side_by_side, store_errors
-from .tables.entity_json import shown
-from .tables.reserved_names import CATALOGUE, HIDDEN_PREFIX
+from .tables.reserved_names import CATALOGUE
 from .tables.service import (
-    ETAG,
     MAX_CHANGES,
     MAX_PAGE,
-    PARTITION,
-    ROW,
-    Comparison,
     Entity,
     GetEntity,
     Service,
@@ -82,7 +74,7 @@ CAPABILITIES = Capabilities(
 
 
 class AzureEngine:
-    """Keeps the rows of a schema in the tables of an account."""
+    """Keeps the rows of a schema in the tables of an account; `protocol.Engine` says what each verb does."""
 
     capabilities = CAPABILITIES
 
@@ -242,7 +234,6 @@ class AzureEngine:
         return self.classes.unready
 
     def catch_up(self) -> None:
-        """See what other processes have built or declared since."""
         self.run(self.current.look())
 
     def latest(self) -> AzureEngine:
@@ -264,7 +255,6 @@ class AzureEngine:
     # ------------------------------------------------------------------------------------------ reading
 
     def get(self, model: Model, partition: str, row: str) -> Row | None:
-        """Return one row, or None."""
         if utf16_units(partition) > MAX_KEY_UNITS or utf16_units(row) > MAX_KEY_UNITS:
             return None  # (the service refuses to look for it)
         return self.get_many([(model, partition, row)])[0]
@@ -300,40 +290,18 @@ class AzureEngine:
 
     def partition(self, table: str, partition: str) -> Iterator[list[tuple[Model | None, Row]]]:
         """Yield every row of a partition with its model, in row order."""
-        classes = self.classes
-        members = self.schema.tables().get(table, [])
+        classes, members = self.classes, self.schema.tables().get(table, [])
         for cls in [cls for cls in members if cls.aggregate is None]:
             self._check_ready(cls, classes)
-        models = [cls for cls in members if cls.name not in classes.unready]
-        unready = [cls for cls in classes.models if cls.table == table and cls.name in classes.unready]
-        rows = rows_of(self, table, Comparison(PARTITION, "eq", "String", partition), visible())
-        while entities := list(islice(rows, MAX_PAGE)):
-            for cls in models:
-                if keepers := classes.keepers(cls):
-                    entities = self.run(completed(keepers, entities, self.timeout))
-            for entity in entities:
-                if HIDDEN_PREFIX in entity:
-                    continue
-                model = next((cls for cls in models if classes.is_of(cls, entity)), None)
-                if model is None and any(classes.is_of(cls, entity) for cls in unready):
-                    continue  # (a group that is not complete)
-                if model is not None:
-                    yield [(model, classes.codec(model).read(entity))]
-                else:
-                    yield [(None, (entity[PARTITION], entity[ROW], Stamp(entity[ETAG]), shown(entity)))]
+        yield from rows_with_models(self, classes, members, table, partition)
 
     def partitions(self, model: Model) -> Iterator[str]:
         """Yield the partition keys of a class in order: a request for each."""
-        for partition, entity in partition_keys(self, model.table):
-            of_one = Comparison(PARTITION, "eq", "String", partition)
-            is_of = partial(self.classes.is_of, model)
-            if is_of(entity) or any(map(is_of, rows_of(self, model.table, of_one, visible()))):
-                yield partition
+        return partitions_of(self, lambda: self.classes, model)
 
     # ------------------------------------------------------------------------------------------ writing
 
     def note(self, name: str) -> str | None:
-        """Return what is noted under a name."""
         return self.run(noted(self._table, name, self.timeout))
 
     def together(self, operations: Sequence[Operation]) -> int:
@@ -353,7 +321,7 @@ class AzureEngine:
         """Apply operations of one table and partition in one transaction, with all that is maintained from them."""
         self._check_writable()
         if notes:
-            check_thawed(self.classes.catalogue)
+            check_thawed(self.classes.catalogue, [operation.model.name for operation in operations])
             if not operations:
                 self.run(write_notes(self._table, notes, self.timeout))
         if operations:
@@ -389,8 +357,9 @@ class AzureEngine:
         self.run(insert(self.current, operations, *options))
 
     def clear(self, model: Model) -> int | None:
-        """Return None: entities are deleted partition by partition."""
-        return None
+        """Replace the tables of a class with very many entities; return None if these are to be deleted one by one."""
+        self._check_writable()
+        return self.run(cleared(self.current, self._outbox, model.name, self.timeout))
 
     def drop(self, model: Model, meter: Meter) -> None:
         """Let a class leave the store, and delete its tables once every program knows."""
@@ -401,11 +370,6 @@ class AzureEngine:
             meter.advance(0)
         self.run(deleted(self._table, model.name, self.classes.catalogue, self.timeout))
 
-    def load(self, windows: Iterable[Sequence[Batch]], meter: Callable[[str, int | None], Meter]) -> int:
-        """Refuse to load everything or nothing."""
-        self.capabilities.check_load("insert_many")
-        raise AssertionError
-
     # ------------------------------------------------------------------------------------------ what is maintained
 
     def needed(self, model: Model) -> Sequence[str]:
@@ -413,7 +377,6 @@ class AzureEngine:
         return self._classes.needed(model)
 
     def label(self, model: Model, index: str | None = None) -> str:
-        """Return the label of a class, or of an index."""
         return model.name if index is None else f"{model.name}.{index}"
 
     def lacking(self, model: Model, *, eventual: bool = False) -> Mapping[str, Collection[str] | None]:
@@ -432,7 +395,6 @@ class AzureEngine:
         return self.run(sweep(self.current, self._outbox, self.timeout, full=full))
 
     def describe(self, label: str) -> PendingBuild:
-        """Return how far something that is not ready has come."""
         state = self._classes.unready.get(label, "ready")
         return PendingBuild(label, state, self._build_counts().get(label, 0), 0)
 
@@ -460,13 +422,11 @@ class AzureEngine:
             meter.advance(0)
 
     def unfreeze(self) -> None:
-        """Let programs change entities again."""
         self._check_writable()
         self.run(unfreeze(self._table, self.timeout))
         self.catch_up()
 
     def status(self) -> Status:
-        """Return what is maintained."""
         catalogue, duplicate_counts = self.classes.catalogue, dict[str, int]()
         if "violated" in self._classes.unready.values():
             for duplicate in by_value(self.run(violations(self._table, self.timeout))):
@@ -530,16 +490,10 @@ class AzureEngine:
         while self.build(MAX_PAGE, labels) is not None:
             meter.advance(0)
 
-    def compact(self, meter: Meter) -> None:
-        """Refuse: there is no free space."""
-        raise InvalidTransaction("Azure Tables keeps no free space; there is nothing to compact")
-
     def whole(self, model: Model) -> Model:
-        """Return a class with all that is stored of it."""
         return self.classes.stored(model)
 
     def widen(self, aggregate: AggregateMaintenance, groups: Mapping[tuple[str, str], Delta]) -> None:
-        """Let ``_ever`` measures be no less extreme than deltas say."""
         self._check_writable()
         check_thawed(self.classes.catalogue)
         patience = Deadline(self.run(clock()) + min(self.timeout, self._outbox.times.deadline))

@@ -69,7 +69,7 @@ _PASSES = 5  # of a repair: the last one finds that nothing is wrong any more
 
 
 class SqliteEngine:
-    """Keeps the rows of a schema in one SQLite file."""
+    """Keeps the rows of a schema in one SQLite file; `protocol.Engine` says what each verb does."""
 
     capabilities: Capabilities = Capabilities(engine="SQLite", sorts="SQLite, on disk past its cache")
     eventual: Collection[str] = ()
@@ -149,7 +149,6 @@ class SqliteEngine:
         return f"SQLite {self.file.path!r}"
 
     def close(self) -> None:
-        """Close the file."""
         self.file.close()
 
     def latest(self) -> SqliteEngine:
@@ -164,7 +163,6 @@ class SqliteEngine:
     # ------------------------------------------------------------------------------------------ reading
 
     def get(self, model: Model, partition: str, row: str) -> Row | None:
-        """Return one row, or None."""
         key, seek = (partition, row), self.file.seek
         try:
             get = self._current.state.gets[model]
@@ -182,7 +180,6 @@ class SqliteEngine:
         return None if fetched is None else get.completed(fetched, get.sql, self.file.seek, key)
 
     def get_many(self, wanted: Sequence[tuple[Model, str, str]]) -> list[Row | None]:
-        """Return rows, all of one state of the file."""
         try:
             return self._get_many(wanted)
         except _OUTDATED:
@@ -204,7 +201,6 @@ class SqliteEngine:
         return [rows[model].get((partition, row_key)) for model, partition, row_key in requests]
 
     def partition(self, table: str, partition: str) -> Iterator[list[tuple[Model | None, Row]]]:
-        """Yield every row of a partition with its model, in row order, in chunks."""
         models = self.schema.tables()[table]
         try:
             rows = partition_rows(self.file, self._sqlite, models, partition)
@@ -231,7 +227,6 @@ class SqliteEngine:
     # ------------------------------------------------------------------------------------------ writing
 
     def note(self, name: str) -> str | None:
-        """Return what is noted under a name."""
         row = self.file.get(READ_NOTE, (name,))
         return None if row is None else row[0]
 
@@ -246,7 +241,6 @@ class SqliteEngine:
         maintained_limit: int | None = None,
         notes: Sequence[Note] = (),
     ) -> None:
-        """Apply operations in one transaction, with what is maintained from them and what is to be noted."""
         exclusive = bool(notes) or len(operations) > _MOST_SHARED
         states = () if exclusive or self.file.share == 1 else rows_before(operations)
         work = partial(transact, operations, states, notes, maintained_limit)
@@ -259,7 +253,6 @@ class SqliteEngine:
             raise self._culprit(vanished.operations) from None
 
     def insert(self, batches: Sequence[Batch]) -> None:
-        """Insert new entities in one transaction, and what is maintained from them."""
         work = partial(self._write, lambda sqlite, writer: insert(sqlite, writer, batches), of=batches)
         insert_over_ended(self, batches, work) if self._ends else work()
 
@@ -319,7 +312,6 @@ class SqliteEngine:
     # ------------------------------------------------------------------------------------------ building
 
     def label(self, model: Model, index: str | None = None) -> str:
-        """Return the label of a class, or of an index that it declares, in what is unready."""
         return self._sqlite.label(model, index)
 
     def needed(self, model: Model) -> Sequence[str]:
@@ -327,11 +319,9 @@ class SqliteEngine:
         return self._sqlite.needed(model)
 
     def lacking(self, model: Model, *, eventual: bool = False) -> Mapping[str, Collection[str] | None]:
-        """Return the fields that indexes of a class are declared to hold, and do not, by the name of the index."""
         return self._sqlite.lacking.get(model, {})
 
     def build(self, most: int, labels: Collection[str] | None) -> BuildStep | None:
-        """Build the next entities of a job, at most ``most``, in one transaction; None if nothing is to be built."""
         self.file.check_writable()
         built: BuildStep | None = None
 
@@ -359,7 +349,6 @@ class SqliteEngine:
         self._publish(partial(disable, label=label))
 
     def violations(self, most: int) -> tuple[DuplicateValue, ...]:
-        """Return values that are held twice in indexes that are to be unique, all of one state of the file."""
         with self.file.snapshot() as snapshot:
             return violations(self._sqlite, snapshot.read, most)
 
@@ -413,7 +402,6 @@ class SqliteEngine:
         return given_up
 
     def statistics(self, model: Model, recent: timedelta, top: int, meter: Meter) -> Statistics:
-        """Return the statistics of a class, all of one state of the file."""
         while True:
             with self.file.snapshot(cold=True) as snapshot:
                 sqlite = self._sqlite
@@ -427,7 +415,6 @@ class SqliteEngine:
         self._publish(frozen)
 
     def unfreeze(self) -> None:
-        """Let programs change entities again."""
         self._publish(thawed)
 
     def _publish(self, transition: Callable[[ActionPlan, Catalogue], Catalogue]) -> None:
@@ -436,20 +423,14 @@ class SqliteEngine:
         self.catch_up()
 
     def status(self) -> Status:
-        """Return what the file maintains, and how far that is."""
         with self.file.snapshot() as snapshot:
             return read_status(snapshot.read, self.schema.models)
 
     def check(self, meter: Meter) -> CheckReport:
-        """Compare everything that is maintained with what the entities say that it should be."""
         with self.file.snapshot(cold=True) as snapshot:
             sqlite, damage, check, findings = self._examine(snapshot, meter)
             twin_findings, unchecked = examine_twins(sqlite, snapshot.each, damage)
             return attrs.evolve(check.report([*findings, *twin_findings]), unchecked=unchecked)
-
-    def sweep(self, meter: Meter, *, full: bool = False) -> int:
-        """Return 0: no writer leaves anything."""
-        return 0
 
     def repair(self, meter: Meter) -> RepairReport:
         """Make everything that is maintained what the entities say that it should be, and report what was done."""
@@ -507,11 +488,9 @@ class SqliteEngine:
         self.catch_up()
 
     def whole(self, model: Model) -> Model:
-        """Return a class with all that is stored of it."""
         return self._sqlite.whole(model)
 
     def widen(self, aggregate: AggregateMaintenance, groups: Mapping[tuple[str, str], Delta]) -> None:
-        """Let ``_ever`` measures be no less extreme than deltas say."""
         by_key = attrs.evolve(aggregate, key=lambda key: key)
 
         def write(sqlite: SqliteSchema, writer: Writer) -> None:
@@ -520,7 +499,6 @@ class SqliteEngine:
         self._write(write, of=())
 
     def backup(self, path: str, meter: Meter) -> None:
-        """Write a copy of one state of the file."""
         reported = 0
 
         def tell(copied: int, total: int) -> None:

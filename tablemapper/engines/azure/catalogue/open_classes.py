@@ -325,8 +325,8 @@ class OpenClasses:
             StoreLocked: the store is frozen.
             InvalidEntity: fields make another key.
         """
-        if any(operation.verb != "build" for operation in operations):
-            check_thawed(self.catalogue)
+        if classes := {operation.model.name for operation in operations if operation.verb != "build"}:
+            check_thawed(self.catalogue, classes)
         for operation in operations:
             model, key = operation.model, operation.key
             if not self._key_test(model)[0].has(*key):
@@ -351,6 +351,14 @@ class OpenClasses:
         if (test := self._reserved.get(model.cls)) is not None and test(partition, row) is not None:
             return True
         return any(a.matches_prefix(partition) and b.matches_prefix(row) for a, b in self._special.get(model, ()))
+
+    @cached_property
+    def cleared_tables(self) -> frozenset[str]:
+        """The tables of a class that is being cleared: of what writes left there nothing is finished, as all of it goes."""
+        cleared, forms = self.catalogue.clearing, self.catalogue.models
+        return frozenset(
+            [form.table for name, form in forms.items() if cleared is not None and cleared in (name, form.source)]
+        )
 
     # -- what is maintained: `write_decision.MaintenanceRules`
 

@@ -28,7 +28,7 @@ from ....planning.skip_scan import SkipScan
 from ....schema.maintenance import IndexMaintenance, index_columns
 from ....schema.model import Model
 from ....schema.rows import Row
-from ...protocol import DatabasePlan, PartitionReader, Position
+from ...protocol import DatabasePlan, Position
 from ..tables.driver import Effects, delay, pause, read, side_by_side
 from ..tables.entity_json import EntityCodec
 from ..tables.reserved_names import (
@@ -151,33 +151,10 @@ class AzureReads:
         """Yield rows in chunks, in the order of the plan, those after one position; a page is of one state."""
         return _Reading(self._source, bound, layout, limit, spending).chunks(after)
 
-    def lines(self, bound: BoundPlan, layout: RowLayout, size: int, limit: int | None) -> None:
-        """Return None: no service gives rows as lines."""
-
-    def partition_rows(self, plan: Plan, layout: RowLayout) -> PartitionReader:
-        """Return a function that gives None: a partition is read as any range is."""
-        return lambda partition, limit, values: None
-
     def find(self, bound: BoundPlan, layout: RowLayout) -> Row | None:
-        """Return the first row."""
         return next(chain.from_iterable(self.rows(bound, layout, limit=1)), None)
 
-    def count(self, bound: BoundPlan, *, within: Any = None) -> int | None:
-        """Return None: entities are counted by reading them."""
-        return None
-
-    def totals(self, bound: BoundPlan, by: Sequence[str], measured: str | None, *, summed: bool) -> None:
-        """Return None: entities are added up in Python."""
-
-    def footprint(self, bound: BoundPlan, most: int) -> None:
-        """Return None: to count rows costs as much as to read them."""
-
-    def between_bounds(self, bound: BoundPlan, most: int) -> int | None:
-        """Return None: to count rows costs as much as to read them."""
-        return None
-
     def ordered(self, key: Sequence[str]) -> Any:
-        """Return what sorts as the service sorts keys."""
         return tuple(map(units, key))
 
     def divide(self, bound: BoundPlan, parts: int) -> list[KeyPosition]:

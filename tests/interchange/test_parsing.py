@@ -13,7 +13,7 @@ import attrs
 import pytest
 
 import tablemapper as tm
-from tablemapper.query.parsing import condition, key, orders
+from tablemapper.interchange.parsing import condition, key, orders
 
 
 class Color(Enum):

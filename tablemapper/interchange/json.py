@@ -6,41 +6,33 @@ null. Properties that the class does not declare stand behind them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from decimal import Decimal
 from functools import cached_property
 from itertools import islice
-from typing import Annotated, Any, Protocol, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import attrs
 import msgspec
 
 from ..codegen import Names, compile_functions
 from ..datetime_types import Builtin
-from ..errors import InvalidEntity, did_you_mean, safe_repr
+from ..entities.declaration import Declaration, check_value, declaration_of, located, maintained_fault
+from ..entities.entity import Record, key_of, set_row
+from ..entities.etag import ETAG_FORM, etag_text, etag_timestamp
+from ..entities.fields import FieldModel
+from ..errors import InvalidEntity, InvalidModel, did_you_mean, safe_repr
 from ..formats.json_reader import UNFIT, JsonReader, Member, flat_members, members_reader, parse_object
 from ..limits import MAX_PROPERTIES
 from ..values.constraints import constraint_of
-from ..values.extra import read_members
+from ..values.extra import Extra, read_members
 from ..values.geo import GeoPoint
 from ..values.scalars import ValueFault
-from .declaration import Declaration, check_value, declaration_of, located
-from .etag import ETAG_FORM, etag_text, etag_timestamp
-from .fields import FieldModel
 
+R = TypeVar("R", bound=Record)
 
-class _Record(Protocol):
-    """An entity, or a row of an aggregate, as far as it is read here: `entity.Record` is written by these functions."""
-
-    _row: Any
-
-    def __json__(self) -> bytes: ...
-
-
-R = TypeVar("R", bound=_Record)
-
-_ETAG = "odata.etag"
+ETAG = "odata.etag"
 _AWARE: Any = Annotated[Builtin.datetime, msgspec.Meta(tz=True)]
 _encode = msgspec.json.Encoder().encode
 _BOUNDS = {
@@ -56,7 +48,7 @@ class JsonForm:
     """The JSON form of a class."""
 
     def __init__(self, declaration: Declaration) -> None:
-        self._declaration = declaration
+        self.declaration = declaration
         self.fields: dict[str, FieldModel] = {f.property: f for f in declaration.fields if not f.type.undeclared}
         self.nested: list[str] = [name for name, f in self.fields.items() if f.type.kind is object]
         self.extra: FieldModel | None = next((f for f in declaration.fields if f.type.undeclared), None)
@@ -82,7 +74,7 @@ class JsonForm:
             Member(f.property, self.readers[f.property], _empty(f), f.name if f.kw_only else "", f.maintained)
             for f in self.fields.values()
         ]
-        return members_reader(self._declaration.cls, members)
+        return members_reader(self.declaration.cls, members)
 
     def _source(self, names: Names) -> Iterator[str]:
         """Yield the function that encodes an entity: by a Struct, which takes half the time of a dict."""
@@ -126,7 +118,7 @@ def json_form(cls: type[Any]) -> JsonForm:
     return form
 
 
-def to_json(entity: _Record, *, etag: bool = False) -> bytes:
+def to_json(entity: Record, *, etag: bool = False) -> bytes:
     """Return an entity as a JSON object.
 
     Args:
@@ -136,18 +128,21 @@ def to_json(entity: _Record, *, etag: bool = False) -> bytes:
     Raises:
         InvalidEntity: it is no entity, or a value was changed in place and cannot be stored now; every fault.
     """
-    if not hasattr(type(entity), "__json__"):
-        raise InvalidEntity("to_json", [f"expected an entity, got {safe_repr(entity)}; call it for each entity"])
+    encode: Callable[[Record], bytes] | None = getattr(type(entity), "__json__", None)
+    if encode is None:
+        if not isinstance(entity, Record):
+            raise InvalidEntity("to_json", [f"expected an entity, got {safe_repr(entity)}; call it for each entity"])
+        encode = json_form(type(entity)).encode
     try:
-        text = entity.__json__()
+        text = encode(entity)
         if not etag or entity._row is None:
             return text
-        return _joined_objects(_encode({_ETAG: etag_text(entity._row[2])}), text)
+        return _joined_objects(_encode({ETAG: etag_text(entity._row[2])}), text)
     except (ValueError, TypeError, AttributeError, msgspec.MsgspecError) as error:
         raise _unwritable(entity, error) from error
 
 
-def _unwritable(entity: _Record, error: Exception) -> Exception:
+def _unwritable(entity: Record, error: Exception) -> Exception:
     """Return what to raise where an entity cannot be written as JSON."""
     faults = []
     for f in declaration_of(type(entity)).fields:
@@ -160,12 +155,12 @@ def _unwritable(entity: _Record, error: Exception) -> Exception:
     return InvalidEntity(type(entity).__name__, faults) if faults else error
 
 
-def to_dict(entity: _Record, *, etag: bool = False) -> dict[str, Any]:
+def to_dict(entity: Record, *, etag: bool = False) -> dict[str, Any]:
     """Return an entity as a dict of JSON's types, for any JSON library; as `to_json`."""
     return msgspec.json.decode(to_json(entity, etag=etag))  # type: ignore[no-any-return]
 
 
-def field_values(entity: _Record) -> dict[str, Any]:
+def field_values(entity: Record) -> dict[str, Any]:
     """Return what stands in the column of each field, by its property, in JSON's types.
 
     Properties that the class does not declare are one object, in the column of the field that holds them.
@@ -198,11 +193,7 @@ def from_json(cls: type[R], data: bytes | str, /) -> R:
             quick: R | None = form.read(members)
             if quick is not None:
                 return quick
-    try:
-        texts, plain, doubled = parse_object(data)
-    except ValueFault as fault:
-        raise InvalidEntity(cls.__name__, [str(fault)]) from None
-    return _read(cls, form, plain, lambda reader, name: reader.decode(texts[name]), doubled)
+    return _entity(cls, form, Body.parsed(form, data, cls.__name__))
 
 
 def from_dict(cls: type[R], data: Mapping[str, Any], /) -> R:
@@ -215,48 +206,90 @@ def from_dict(cls: type[R], data: Mapping[str, Any], /) -> R:
                 return quick
     if not isinstance(data, Mapping):
         raise InvalidEntity(cls.__name__, [f"expected a dict, got {safe_repr(data)}"])
-    return _read(cls, form, data, lambda reader, name: None if data[name] is None else reader.convert(data[name]), [])
+    return _entity(cls, form, Body(form, data))
 
 
-def _read(
-    cls: type[R],
-    form: JsonForm,
-    members: Mapping[str, Any],
-    value_of: Callable[[JsonReader, str], Any],
-    faults: list[str],
-) -> R:
+class Body:
+    """The members of a JSON object for a class, or of a dict; each is read when it is asked for.
+
+    Args:
+        members: as builtins, or as Python's values.
+        texts: the same as JSON, if that is where they come from.
+        faults: what is wrong with the object as a whole.
+    """
+
+    def __init__(
+        self,
+        form: JsonForm,
+        members: Mapping[str, Any],
+        texts: Mapping[str, msgspec.Raw] | None = None,
+        faults: Iterable[str] = (),
+    ) -> None:
+        self.members = members
+        self.faults = list(faults)
+        self._form = form
+        self._texts = texts
+
+    @classmethod
+    def parsed(cls, form: JsonForm, data: bytes | str, subject: str) -> Body:
+        """Return the body that a text is; raise InvalidEntity if it is no JSON object."""
+        try:
+            texts, plain, doubled = parse_object(data)
+        except ValueFault as fault:
+            raise InvalidEntity(subject, [str(fault)]) from None
+        return cls(form, plain, texts, doubled)
+
+    def value(self, f: FieldModel) -> Any:
+        """Return the value of a field's member; note what is wrong with it."""
+        name = f.property
+        plain, reader, value = self.members[name], self._form.readers[name], None
+        try:
+            if self._texts is not None:
+                value = reader.decode(self._texts[name])
+            elif plain is not None:
+                value = reader.convert(plain)
+            value = check_value(f, value)
+        except ValueFault as error:
+            self.faults.append(located(name, error))
+        self.faults += [located(name, fault) for fault in islice(reader.losses(plain), MAX_PROPERTIES)]
+        return value
+
+    def undeclared(self) -> tuple[Mapping[str, Any], Extra]:
+        """Return the members that are no fields, and the properties that they are; note what is wrong with them."""
+        form = self._form
+        members = {name: value for name, value in self.members.items() if name not in form.fields and name != ETAG}
+        extra = Extra()
+        if len(members) > 2 * MAX_PROPERTIES:  # (each can have another member that says its type)
+            self.faults.append(
+                f"{len(members)} members are none of its fields, and an entity has at most {MAX_PROPERTIES} properties"
+            )
+        elif form.extra is not None:
+            extra, wrong = read_members(members)
+            self.faults += wrong
+        else:
+            names = ", ".join(form.fields)
+            self.faults += [
+                f"{name}: no such field (fields: {names}){did_you_mean(str(name), form.fields)}" for name in members
+            ]
+        return members, extra
+
+
+def _entity(cls: type[R], form: JsonForm, body: Body) -> R:
     values: dict[str, Any] = {}
     for name, f in form.fields.items():
-        if name not in members:
-            if f.required:
-                faults.append(f"{name}: it is missing")
-            continue
-        if f.maintained:  # it was written for readers
-            continue
-        reader = form.readers[name]
-        try:
-            values[f.name] = check_value(f, value_of(reader, name))
-        except ValueFault as error:
-            faults.append(located(name, error))
-        faults += [located(name, fault) for fault in islice(reader.losses(members[name]), MAX_PROPERTIES)]
-    extra = {name: value for name, value in members.items() if name not in form.fields and name != _ETAG}
-    if len(extra) > 2 * MAX_PROPERTIES:  # (each can have another member that says its type)
-        faults.append(
-            f"{len(extra)} members are none of its fields, and an entity has at most {MAX_PROPERTIES} properties"
-        )
-    elif form.extra is not None:
-        values[form.extra.name], wrong = read_members(extra)
-        faults += wrong
-    else:
-        names = ", ".join(form.fields)
-        faults += [f"{name}: no such field (fields: {names}){did_you_mean(str(name), form.fields)}" for name in extra]
-    timestamp = _timestamp(members.get(_ETAG), faults)
-    if faults:
-        raise InvalidEntity(cls.__name__, faults)
+        if name not in body.members:
+            body.faults += [f"{name}: it is missing"] if f.required else []
+        elif not f.maintained:  # (else it was written for readers)
+            values[f.name] = body.value(f)
+    _, extra = body.undeclared()
+    if form.extra is not None:
+        values[form.extra.name] = extra
+    timestamp = _timestamp(body.members.get(ETAG), body.faults)
+    if body.faults:
+        raise InvalidEntity(cls.__name__, body.faults)
     entity = cls(**values)
     if timestamp is not None:
-        key = entity.key  # type: ignore[attr-defined]
-        type.__getattribute__(cls, "_row").__set__(entity, (key.partition, key.row, timestamp))
+        set_row(entity, (*key_of(entity)[1:], timestamp))
     return entity
 
 
@@ -265,43 +298,59 @@ def _timestamp(etag: Any, faults: list[str]) -> int | None:
         return None
     timestamp = etag_timestamp(etag) if isinstance(etag, str) else -1
     if timestamp < 0:
-        faults.append(f"{_ETAG}: {safe_repr(etag)} is no ETag of a store, which has the form {ETAG_FORM}")
+        faults.append(f"{ETAG}: {safe_repr(etag)} is no ETag of a store, which has the form {ETAG_FORM}")
     return timestamp
 
 
 # -- schema -----------------------------------------------------------------------------------------------------------
 
 
-def json_schema(cls: type[_Record], /, *, etag: bool = False) -> dict[str, Any]:
-    """Return the JSON Schema (2020-12) of what `to_json` writes and `from_json` takes.
+def json_schema(cls: type[Record], /, *, etag: bool = False, patch: bool = False) -> dict[str, Any]:
+    """Return the JSON Schema (2020-12) of what `to_json` writes and `from_json` takes, or of what `patch` takes.
 
     Args:
         cls: a class of entities, or an aggregate.
         etag: whether ``odata.etag`` is a member.
+        patch: the schema of partial bodies: all fields that can be changed, and none that has to be there.
 
     Raises:
-        InvalidModel: it is not a class with a table.
+        InvalidModel: it is not a class with a table, or a patch is to have an ETag.
     """
     form = json_form(cls)
     fields = list(form.fields.values())
+    if patch and etag:
+        raise InvalidModel("json_schema", ["a patch has no ETag; give that to the verb, as if_match="])
+    if patch:
+        fields = [f for f in fields if fixed_fault(form, f) is None]
     schemas, definitions = msgspec.json.schema_components(
         [_annotation(f) for f in fields], schema_hook=_custom, ref_template="#/$defs/{name}"
     )
     properties = {
-        f.property: schema | _bounds(f, schema) | _default(f) for f, schema in zip(fields, schemas, strict=True)
+        f.property: schema | _bounds(f, schema) | ({} if patch else _default(f))
+        for f, schema in zip(fields, schemas, strict=True)
     }
     if etag:
-        properties = {_ETAG: {"type": "string"}, **properties}
-    schema: dict[str, Any] = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": cls.__name__}
+        properties = {ETAG: {"type": "string"}, **properties}
+    schema: dict[str, Any] = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": cls.__name__ + "Patch" * patch,
+    }
     if cls.__doc__ and not cls.__doc__.startswith(f"{cls.__name__}("):  # else attrs' list of the fields
         schema["description"] = cls.__doc__
     schema |= {
         "type": "object",
         "properties": properties,
-        "required": [f.property for f in fields if f.required],
+        "required": [f.property for f in fields if f.required and not patch],
         "additionalProperties": form.extra is not None,
     }
     return schema | ({"$defs": definitions} if definitions else {})
+
+
+def fixed_fault(form: JsonForm, f: FieldModel) -> str | None:
+    """Return why a patch cannot change a field; None if it can."""
+    if f.name in form.declaration.key_fields:
+        return f"{f.property}: it is in the key, which a patch cannot change"
+    return maintained_fault(f) if f.maintained else None
 
 
 def _annotation(f: FieldModel) -> Any:

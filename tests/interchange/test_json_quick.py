@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 import tablemapper as tm
-from tablemapper.entities.json import json_form
+from tablemapper.interchange.json import json_form
 
 
 class Color(enum.Enum):

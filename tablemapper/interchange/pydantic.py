@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+from ..entities.declaration import declaration_of
+from ..entities.entity import Record
 from ..errors import InvalidEntity
-from .declaration import declaration_of
 from .json import from_dict, json_schema, to_dict
 
 
-def core_schema(cls: Any) -> dict[str, Any]:
-    """Return how pydantic reads and writes entities of a class.
+def core_schema(cls: Any, suffix: str, read: Callable[[Any], Any]) -> dict[str, Any]:
+    """Return how pydantic reads what belongs to a class of entities: it passes what a function returns.
 
-    It passes one that is an entity already, and makes one of anything else by `from_dict`.
+    Args:
+        suffix: what is behind the name of the class in the name of the schema.
     """
-    declaration = declaration_of(cls)
+    name = declaration_of(cls).name
 
     def validate(value: Any) -> Any:
-        if isinstance(value, cls):
-            return value
         try:
-            return from_dict(cls, value)
+            return read(value)
         except InvalidEntity as error:
             raise _located(error, value) from None
 
@@ -30,15 +31,16 @@ def core_schema(cls: Any) -> dict[str, Any]:
         "type": "function-before",
         "function": {"type": "no-info", "function": validate},
         "schema": {"type": "any"},
-        "ref": f"{cls.__module__}.{cls.__qualname__}:{id(cls)}",
-        "metadata": {"entity": declaration.name},
-        "serialization": {
-            "type": "function-plain",
-            "function": to_dict,
-            "when_used": "json",
-            "return_schema": {"type": "any"},
-        },
+        "ref": f"{cls.__module__}.{cls.__qualname__}{suffix}:{id(cls)}",
+        "metadata": {"entity": f"{name}{suffix}"},
     }
+
+
+def _entity_schema(cls: Any, _source: Any, _handler: Any) -> Any:
+    """Return how pydantic reads and writes entities of a class; one that is an entity already passes."""
+    write = {"type": "function-plain", "function": to_dict, "when_used": "json", "return_schema": {"type": "any"}}
+    schema = core_schema(cls, "", lambda value: value if isinstance(value, cls) else from_dict(cls, value))
+    return schema | {"serialization": write}
 
 
 def _located(error: InvalidEntity, value: Any) -> Exception:
@@ -56,10 +58,9 @@ def _located(error: InvalidEntity, value: Any) -> Exception:
     return located
 
 
-def document(cls: Any, schema: Any, handler: Any) -> Any:
-    """Return the JSON schema of a class, as pydantic and FastAPI document it: with nested classes where they stand."""
+def document(own_schema: dict[str, Any], schema: Any, handler: Any) -> Any:
+    """Return a JSON schema as pydantic and FastAPI document it: with nested classes where they stand."""
     reference = handler(schema)
-    own_schema = json_schema(cls)
     definitions = own_schema.pop("$defs", {})
     del own_schema["$schema"]
     target = handler.resolve_ref_schema(reference)
@@ -79,3 +80,10 @@ def _inline(schema: Any, definitions: dict[str, Any], inside: tuple[str, ...]) -
             return {"title": name, **siblings}
         return {**_inline(definitions[name], definitions, (*inside, name)), **siblings}
     return {key: _inline(value, definitions, inside) for key, value in schema.items()}
+
+
+for _name, _function in {
+    "__get_pydantic_core_schema__": _entity_schema,
+    "__get_pydantic_json_schema__": lambda cls, schema, handler: document(json_schema(cls), schema, handler),
+}.items():
+    type.__setattr__(Record, _name, classmethod(_function))
