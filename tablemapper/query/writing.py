@@ -197,7 +197,7 @@ class _Run:
         self._checkpoint = checkpoint
         self._spending = spending
         self._meter = meter
-        self._ended = ended_by(self._model, spec.moment)
+        self._has_ended = ended_by(self._model, spec.moment)
         self._postponed: list[Operation] = []
         """What was not written yet, as an entity that the run has still to come to holds a unique value that it takes."""
         self._enough = 0
@@ -317,8 +317,8 @@ class _Run:
             written_so_far = self.written + len(part)
             checkpoint = self._checkpoint
             rows = rows_before(part)
-            if self._ended is not None:
-                set_test(part, self._ended)
+            if self._has_ended is not None:
+                set_test(part, self._has_ended)
             try:
                 self._engine.apply(
                     part, notes=() if checkpoint is None else checkpoint.moved(part[-1].key, written_so_far)

@@ -88,8 +88,8 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         self._engine = engine
         self._operations = Operations(engine, limits=self._limits)
         self._models = engine.schema.by_class
-        self._ended = self._operations.ended
-        self._ends = self._ended.places
+        self._expiry = self._operations.ended
+        self._expiry_places = self._expiry.places
         self._plans = PlanCache(engine)
         self._spec = {model.cls: QuerySpec(model) for model in engine.schema.models}
 
@@ -137,7 +137,7 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         row = self._engine.get(model, key[1], key[2])
         if row is None:
             return None
-        if self._ends and (at := self._ends.get(model)) is not None and self._ended.is_past(row[at]):
+        if self._expiry_places and (at := self._expiry_places.get(model)) is not None and self._expiry.is_past(row[at]):
             return None
         entity: R = model.build_one(row)
         return entity
@@ -172,8 +172,8 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         """
         places = self._operations.keys(keys)
         rows = self._engine.get_many(places)
-        if self._ends:
-            rows = self._ended.seen([model for model, _, _ in places], rows)
+        if self._expiry_places:
+            rows = self._expiry.seen([model for model, _, _ in places], rows)
         return [None if row is None else model.build_one(row) for (model, _, _), row in zip(places, rows, strict=True)]
 
     def exists(self, key: KeyOf[Any], /) -> bool:
@@ -264,12 +264,12 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         return ".".join(keys[0]) if keys else "Product.category"
 
     def _partition(self, table: str, partition: str) -> Iterator[Record | UnknownRow]:
-        moment = self._ended.moment() if self._ends else ""
+        moment = self._expiry.moment() if self._expiry_places else ""
         for chunk in self._engine.partition(table, partition):
             for model, row in chunk:
                 if model is None:
                     yield UnknownRow(row[0], row[1], row[3])
-                elif not moment or not self._ended.has_ended_by(moment, model, row):
+                elif not moment or not self._expiry.has_ended_by(moment, model, row):
                     yield model.build_one(row)
 
     # ------------------------------------------------------------------------------------------ writing
@@ -521,7 +521,7 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
             StoreLocked: the store is frozen.
         """
         check_outside(self._engine, "expire")
-        models = self._ends if cls is None else [self._operations.ending(cls)]
+        models = self._expiry_places if cls is None else [self._operations.ending(cls)]
         return expire(self._plans, models, limit, progress)
 
     def clear(self, cls: type[Entity], /) -> int:
