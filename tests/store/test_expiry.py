@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -392,6 +393,36 @@ def test_a_loop_judges_by_one_moment_and_each_page_by_its_own(world: World, stor
     assert ids(page.items) == ["0", "1"]
     assert ids(query.page(9, page.token).items) == ["3", "5"]
     assert repr(query) == "<Query Session, user == 'ada'>"
+
+
+def test_all_classes_of_a_query_are_judged_by_one_moment(
+    world: World, store: tm.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.insert(Session("ada", "1", until=START + MICROSECOND))
+    store.insert(Lock("ada", "a", until=START + MICROSECOND))
+    times = itertools.count(world.microseconds())
+    monkeypatch.setattr(store._engine, "now", lambda: next(times))
+    assert len(list(store.query(Session, Lock).where(Session.user == "ada"))) == 2
+    assert store.query(Session, Lock).where(Session.user == "ada").count() == 0
+
+
+def test_a_run_over_an_index_passes_by_what_ends_while_it_collects_keys(
+    world: World, store: tm.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.insert(Session("ada", "1", n=1))
+    store.insert(Session("ada", "2", n=1))
+    get_many = store._engine.get_many
+
+    def ending(keys: Any) -> Any:
+        monkeypatch.setattr(store._engine, "get_many", get_many)
+        store.merge(KEY, until=START)
+        return get_many(keys)
+
+    monkeypatch.setattr(store._engine, "get_many", ending)
+    assert store.query(Session.by_n()).update(n=7) == 1
+    world.time -= MICROSECOND
+    assert store[KEY].n == 1
+    world.time += MICROSECOND
 
 
 def test_expire_deletes_what_has_ended(world: World, store: tm.Store) -> None:
