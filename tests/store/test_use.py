@@ -15,6 +15,7 @@ import tablemapper as tm
 from ..classes import entity
 from ..engines.azure.memory import Faulty, Memory
 from ..engines.azure.place import AzurePlace
+from .test_drop import Title, Writer
 
 pytestmark = pytest.mark.file  # (and of an account; another engine need not be asked)
 
@@ -233,6 +234,18 @@ def test_calls_are_reported_and_an_observed_store_has_the_classes() -> None:
         assert len(list(store.query(Log).where(Log.host == "a"))) == 6
     assert next((one.verb, one.model) for one in events) == ("use", "Log, Hosts")
     assert {one.verb for one in events} == {"use", "insert_many", "get", "query"}
+
+
+def test_a_maintained_field_of_a_variant_follows_the_class_that_it_names(place: Any) -> None:
+    with tm.open(place, models=[Writer, Title]) as store:
+        store.insert(Title("ada", "t"))
+        variant = Writer.variant("1")
+        store.use(variant, Title.variant("1"))
+        store.insert_many([variant("ada"), Writer("ada"), Title("ada", "u"), Title.variant("1")("ada", "x")])
+        assert store[variant.key("ada")].titles == store[Writer.key("ada")].titles == 2
+        assert store.check().ok
+        store.drop(variant)
+        assert store.check().ok
 
 
 def test_advice_on_classes_that_come_is_logged_as_on_those_of_an_open(caplog: pytest.LogCaptureFixture) -> None:

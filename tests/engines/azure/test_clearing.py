@@ -36,7 +36,7 @@ from tablemapper.evolution.history import History
 from tablemapper.schema.model import compile_schema
 
 from ...classes import entity
-from ...store.test_drop import MODELS, Hosts, Log, Other, fill, right
+from ...store.test_drop import KEPT, MODELS, Hosts, Log, Other, Title, Writer, fill, right
 from .crew import Board, Member
 from .memory import Faulty, Memory
 from .place import AzurePlace
@@ -146,6 +146,19 @@ def test_a_table_with_rows_of_other_programs_is_never_replaced(table: str) -> No
         assert memory.ahead == began
         right(store, 0)
     assert ("x", "settings" if table != "Hosts" else ' "q') in memory.tables[table]
+
+
+def test_a_field_that_is_maintained_from_the_class_is_empty_and_its_own_entities_stay() -> None:
+    memory = Memory()
+    with opened(memory, KEPT) as store:
+        store.insert_many([Writer("ada"), *(Title("ada", str(number)) for number in range(5))])
+        assert store.clear(Title) == 5
+        assert store[Writer.key("ada")].titles == 0
+        store.insert(Title("ada", "t"))
+        assert store[Writer.key("ada")].titles == 1
+        assert store.check().ok
+    assert "Titles" not in memory.tables
+    assert "Writers" in memory.tables
 
 
 def test_a_table_that_other_programs_write_keeps_its_name() -> None:
