@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
+from tablemapper.engines.azure.tables.service import QueryEntities
 
 from ..classes import entity
 from ..engines.azure.memory import Faulty, Memory
@@ -246,6 +247,28 @@ def test_a_maintained_field_of_a_variant_follows_the_class_that_it_names(place: 
         assert store.check().ok
         store.drop(variant)
         assert store.check().ok
+
+
+def test_a_look_at_the_catalogue_that_began_before_takes_no_class_away() -> None:
+    class Asked(Memory):
+        """A service that is asked for the catalogue, while something else happens."""
+
+        meanwhile: Any = None
+
+        def send(self, request: Any, *wait: float) -> Any:
+            if self.meanwhile is not None and isinstance(request, QueryEntities) and request.table == "TableMapper":
+                meanwhile, self.meanwhile = self.meanwhile, None
+                meanwhile()
+            return super().send(request, *wait)
+
+    memory = Asked()
+    place: Any = AzurePlace(memory=memory, still=True)
+    with tm.open(place, models=[Log]) as store, tm.open(place, models=[Log, Other]):
+        memory.meanwhile = lambda: store.use(Log.variant("7"))
+        store._engine.catch_up()
+        assert memory.meanwhile is None
+        fill(store, Log.variant("7"))
+        assert store.query(Log.variant("7")).allow_scan().count() == 6
 
 
 def test_advice_on_classes_that_come_is_logged_as_on_those_of_an_open(caplog: pytest.LogCaptureFixture) -> None:

@@ -326,6 +326,33 @@ def test_a_clearing_that_another_program_ends_deletes_nothing_and_says_so(way: s
     right(store, 0)
 
 
+def test_a_migration_waits_for_a_clearing_or_ends_it_as_it_is_told() -> None:
+    less = entity("Other", "Others", {"id": str, "name": (str, tm.field(default="x"))}, tm.Key[str](partition="{id}"))
+
+    @tm.migration(after=None, old=[*MODELS], new=[*MODELS[:2], less])
+    def fewer(m: tm.Migration) -> None:
+        m.drop(Other.by_name)
+
+    memory, errors = Watched(4), list[str]()
+    store = tm.Store(memory.open(compile_schema(MODELS), TIMES))
+    fill(store)
+    place: Any = AzurePlace(memory=memory, still=True)
+
+    def meanwhile() -> None:
+        if not errors:
+            with pytest.raises(tm.InvalidMigration, match="the clearing of Log has not finished") as refusal:
+                tm.migrate(place, [fewer])
+            errors.append(str(refusal.value))
+            assert tm.migrate(place, [fewer], to="fewer").applied == ("fewer",)
+
+    memory.meanwhile = meanwhile
+    with pytest.raises(tm.StoreError, match="another program ended the clearing of Log"):
+        store.clear(Log)
+    assert errors
+    assert store.query(Log).where(Log.host == "a").count() == 6
+    assert store.check().ok
+
+
 @pytest.mark.parametrize("way", ["before", "lost"])
 def test_a_clearing_that_ended_at_any_request_is_undone_or_finished(way: str) -> None:
     """By the next program that opens the store, by a sweep, or by the next clearing."""
