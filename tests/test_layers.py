@@ -24,9 +24,10 @@ ROOMS: list[list[dict[str, list[str]]]] = [
         {"expressions": ["foreign_names", "arithmetic", "elements", "clauses", "boolean", "tree", "predicates", "python_source", "sortable"]},
         {"formats": ["json_reader", "arrow", "column_errors"]},
     ],
-    [{"entities": ["fields", "key", "index", "declaration", "class_body", "etag", "constructor", "measures", "variants", "entity", "aggregates"]}],
+    [{"entities": ["fields", "key", "index", "key_and_indexes", "declaration", "class_body", "etag", "constructor", "measures", "variants", "entity", "aggregates"]}],
     [{"interchange": ["json", "pydantic", "patches", "parsing"]}],
-    [{"schema": ["labels", "specs", "rows", "slots", "aggregate_model", "model", "group_rows", "row_source", "maintenance", "assignments"]}],
+    [{"schema": ["labels", "specs", "rows", "slots", "aggregate_model", "model", "group_rows", "row_source", "maintenance"]}],
+    [{"edits": ["assignments"]}],
     [{"evolution": ["nested_types", "definitions", "renames", "literals", "changes", "history", "versions", "rules", "evolution", "spec_compiler", "newer_versions", "translation"]}],
     [{"catalogue": ["tables", "transitions", "catalogue", "property_names", "zone_rules", "actions", "fences", "dropping", "freeze", "cutover", "layout", "registration", "migration_states", "invariants"]}],
     [

@@ -3,6 +3,7 @@
 - `fields`: `Field` and its options.
 - `key`: keys as they are declared, and what calling one gives.
 - `index`: indexes as they are declared, and what calling one gives.
+- `key_and_indexes`: the key and the indexes of a class, compiled.
 - `declaration`: a class, compiled.
 - `class_body`: a class body, read.
 - `etag`: ETags as text.

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import copyreg
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from types import MethodType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, Self, TypeVar, dataclass_transform
@@ -46,8 +46,9 @@ from .declaration import (
     check_value,
     declaration_of,
     declare,
+    has_table,
     located,
-    maintained_fault,
+    read_only_fault,
 )
 from .etag import etag_text
 from .fields import FieldModel, avg, count, field, group_by, max, max_ever, min, min_ever, sum
@@ -152,7 +153,7 @@ def _finish(cls: Any, own_metaclass: Any, declaration: Declaration) -> None:
         on_setattr=attrs.setters.NO_OP,
     )
     names = Names(
-        Raw=cls.__raw__, Cls=cls, set_class=_set_class, KeyOf=KeyOf, new=tuple.__new__, check_key=check_key, set_other=_set_other, read_only=_read_only, maintained=_maintained,
+        Raw=cls.__raw__, Cls=cls, set_class=_set_class, KeyOf=KeyOf, new=tuple.__new__, check_key=check_key, set_other=_set_other, read_only=_read_only, refuse_value=_refuse_value,
         validate=_validate, validators_disabled=attrs.validators.get_disabled,
         normalise=normaliser(declaration), normalise_key=key_normaliser(declaration),
     )  # fmt: skip
@@ -225,9 +226,9 @@ def _read_only(entity: Record, name: str) -> None:
     )
 
 
-def _maintained(entity: Record, name: str) -> None:
+def _refuse_value(entity: Record, name: str) -> None:
     cls = type(entity)
-    raise InvalidEntity(cls.__name__, [maintained_fault(declaration_of(cls).field(name))])
+    raise InvalidEntity(cls.__name__, [read_only_fault(declaration_of(cls).field(name))])
 
 
 def set_maintained(entity: Record, fields: Iterable[FieldModel], source: Record | None = None) -> None:
@@ -238,6 +239,12 @@ def set_maintained(entity: Record, fields: Iterable[FieldModel], source: Record 
 
 
 # ---------------------------------------------------------------------------------------------- the classes
+
+
+def _derived_classes(cls: type[Any]) -> Iterator[type[Any]]:
+    for derived in type.__subclasses__(cls):
+        yield derived
+        yield from _derived_classes(derived)
 
 
 class RecordType(type):
@@ -277,6 +284,11 @@ class RecordType(type):
             known = [model.name for model in declaration.fields]
             if declaration.table is None and name in known:
                 return Attr(cls, name, declaration.field(name).type)
+            if name in declaration.lent:
+                example = next((derived.__name__ for derived in _derived_classes(cls) if has_table(derived)), "Product")
+                raise AttributeError(
+                    f"{cls.__name__} lends {name}; call it on a class with a table: {example}.{name}(…)"
+                )
             if (remedy := FOREIGN_NAMES["entity"].get(name)) is not None:
                 raise AttributeError(foreign_name_fault(cls.__name__, name, remedy, cls.__name__))
             raise AttributeError(
@@ -334,18 +346,18 @@ class Record(metaclass=RecordType):
         cls = type(self)
         declaration = declaration_of(cls)
         values = {model.name: getattr(self, model.name) for model in declaration.parameters}
-        maintained = {model.name: model for model in declaration.maintained}
-        faults = [maintained_fault(maintained[name]) for name in changes if name in maintained]
+        fixed = {model.name: model for model in declaration.fields if model.read_only}
+        faults = [read_only_fault(fixed[name]) for name in changes if name in fixed]
         faults += [
             f'no field "{name}"{did_you_mean(name, values)}'
             for name in changes
-            if name not in values and name not in maintained
+            if name not in values and name not in fixed
         ]
         for a in assignments:
             if not isinstance(a, Assignment):
                 faults.append(f"expected {cls.__name__}.field.set(…), got {safe_repr(a)}")
-            elif a.attr.name in maintained:
-                faults.append(maintained_fault(maintained[a.attr.name]))
+            elif a.attr.name in fixed:
+                faults.append(read_only_fault(fixed[a.attr.name]))
             elif a.attr.name not in values or a.attr.path or a.attr.part or not issubclass(cls, a.attr.owner):
                 faults.append(f"{a.attr!r} is not a field of {cls.__name__}")
             elif a.adds or isinstance(a.value, Number):
@@ -463,7 +475,7 @@ class Entity(Record):
 
             key = tm.Key[str, str](partition="{category_id}", row="{product_id}")
 
-    Without ``table=`` the class is abstract, and derived classes inherit its fields.
+    Without ``table=`` the class is abstract: derived classes take its fields, its key and its indexes.
 
     Raises:
         InvalidModel: everything that is wrong with the declaration, when Python executes the class statement.

@@ -15,7 +15,8 @@ import attrs
 
 from ..errors import InvalidModel, safe_repr
 from ..limits import check_table_name
-from .declaration import Declaration, declaration_of, index_table
+from .declaration import Declaration, declaration_of
+from .key_and_indexes import index_table
 
 _VARIANT: Final = "__variant__"
 _VARIANTS: Final = "__variants__"

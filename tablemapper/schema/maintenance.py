@@ -15,8 +15,8 @@ from typing import Any, TypeAlias, TypeVar
 import attrs
 
 from ..codegen import Names, compile_functions
-from ..entities.declaration import IndexModel
 from ..entities.fields import FieldModel
+from ..entities.key_and_indexes import IndexModel
 from ..errors import InvalidEntity, TableMapperError
 from ..expressions.arithmetic import Computed
 from ..expressions.python_source import python_source, walk

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from ...catalogue.freeze import check_thawed
 from ...catalogue.zone_rules import outdated
-from ...entities.declaration import IndexModel
+from ...entities.key_and_indexes import IndexModel
 from ...errors import StoreClosed, StoreReadOnly
 from ...limits import MAX_KEY_UNITS, utf16_units
 from ...planning.capabilities import Capabilities
