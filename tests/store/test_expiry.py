@@ -642,3 +642,70 @@ def test_the_index_over_the_time_is_added_unless_there_is_one() -> None:
         store.insert_many([Own(shop=shop, until=START) for shop in "ab"])
         assert store.expire(limit=1) == 1
         assert store.expire() == 1
+
+
+@pytest.mark.parametrize("table", ["Tokens", "Passes"])
+def test_nothing_goes_over_for_an_older_version_beside_a_migration(tmp_path: Path, table: str) -> None:
+    class Token(tm.Entity, table="Tokens"):
+        id: tm.Field[str]
+        until: tm.Field[datetime | None] = tm.field(default=None, expires=True)
+        secret: tm.Field[str | None] = tm.field(default=None)
+        key = tm.Key[str](partition="all", row="{id}")
+
+    old: Any = Token
+    body = {"__annotations__": {"id": tm.Field[str], "until": tm.Field[datetime | None]}}
+    options = {"until": tm.field(default=None, expires=True), "key": tm.Key[str](partition="all", row="{id}")}
+    new: Any = type(tm.Entity)("Token" if table == "Tokens" else "Pass", (tm.Entity,), body | options, table=table)
+
+    def first(m: tm.Migration) -> None:
+        if new.__name__ != "Token":
+            m.rename_class(old, new)
+        m.drop(old.secret)
+
+    world = World(tmp_path / "tokens.db")
+    with world.store(old) as before:
+        before.insert(old("a", START + HOUR, "xyz"))
+        tm.migrate(tmp_path / "tokens.db", [tm.migration(after=None, old=[old], new=[new])(first)], rest=0)
+        with world.store(new) as store:
+            store.merge(new.key("a"), until=START + HOUR - MICROSECOND)
+            assert before[old.key("a")].secret == "xyz"
+            world.time = START + HOUR
+            store.insert(new("a"))
+            assert before[old.key("a")].secret is None
+            assert store.check().ok
+
+
+def test_a_kill_amid_expire_leaves_a_store_from_which_it_goes_on(
+    world: World, store: tm.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.insert_many([Session("ada", f"{n}", f"{n}@x", n, START + HOUR) for n in range(6)])
+    world.time = START + HOUR
+    monkeypatch.setattr(store._plans, "batch_limits", attrs.evolve(store._plans.batch_limits, batch=2))
+    apply, calls = store._engine.apply, itertools.count()
+
+    def killed(*arguments: Any, **options: Any) -> None:
+        if next(calls) == 1:
+            raise KeyboardInterrupt
+        apply(*arguments, **options)
+
+    monkeypatch.setattr(store._engine, "apply", killed)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        store.expire()
+    assert caught.value.written == 2  # type: ignore[attr-defined]
+    assert store.check().ok
+    assert store.group(PerUser.key("ada")).sessions == 4
+    assert store.expire() == 4
+    assert store.group(PerUser.key("ada")).sessions == 0
+
+
+def test_a_copy_has_what_has_ended_too(tmp_path: Path) -> None:
+    source, target = World(tmp_path / "a.db"), World(tmp_path / "b.db")
+    with source.store() as store, target.store() as other:
+        ended(source, store, mail="ada@x")
+        target.time = source.time
+        other.insert(Session("bob", "1", mail="ada@x", until=START))
+        tm.copy(store, other)
+        target.time = START
+        assert ids(other.query(Session).allow_scan()) == ["1", "2"]
+        assert other[KEY].mail == "ada@x"
+        assert other.check().ok

@@ -264,8 +264,11 @@ def _judged(sqlite: SqliteSchema, writer: Writer, operations: Sequence[Operation
         if verb == "delete":
             class_rows.deletes.append(operation)
             continue
+        if operation.fresh:  # (as a new row, so that nothing goes over, whatever the table holds of it)
+            class_rows.deletes.append(Operation("delete", model, *operation.key, old=operation.old))
+            operation.old = None
         if operation.change is not None:
-            operation.new = operation.change(None if operation.fresh else operation.old)
+            operation.new = operation.change(operation.old)
         (class_rows.inserts if operation.old is None else class_rows.updates).append(operation)
     for model, extended in sqlite.extended.items():
         if extended.checked and (checked_rows := judged.get(model)) is not None:
@@ -278,7 +281,7 @@ def _complete(extended: ExtendedModel, class_rows: WrittenRows) -> None:
     for operation in (*class_rows.inserts, *class_rows.updates):
         assert operation.new is not None
         if operation.moved is None:
-            operation.new = extended.completed(operation.new, None if operation.fresh else operation.old)
+            operation.new = extended.completed(operation.new, operation.old)
         else:
             operation.new = extended.completed(operation.new, operation.moved.old, moved=True)
     if class_rows.deletes:
