@@ -10,6 +10,7 @@ from tablemapper.testing import Clock, entities, keys
 
 from .accept import (
     Article,
+    Basket,
     Bounded,
     DailyClimate,
     Department,
@@ -321,6 +322,11 @@ def parts(store: tm.Store) -> None:
     store.merge(key, Traffic.more["x"].set(1)).id  # type: ignore[attr-defined]
     store.merge(key, returning=1)  # type: ignore[call-overload]
     store.merge(key, or_insert=5)  # type: ignore[call-overload]
+    Basket.tags.append(3)  # type: ignore[arg-type]
+    Basket.steps.extend(["x"])  # type: ignore[list-item]
+    Basket.tags[0].set(3)  # type: ignore[arg-type]
+    Basket.colors[0]  # type: ignore[misc]
+    store.merge(key, Basket.tags.append("x"))  # type: ignore[misc]
     patch = tm.patch(Product, "{}")
     tm.patch(Product("a", "b", "c", Decimal(1)), "{}")  # type: ignore[arg-type]
     tm.patch(Product, [1])  # type: ignore[arg-type]
