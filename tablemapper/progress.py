@@ -73,8 +73,8 @@ class Meter:
         end: Callable[[], None],
     ) -> None:
         self.done: int = 0
+        self.label = label
         self._tell = tell
-        self._label = label
         self._total = total
         self._clock = clock
         self._end = end
@@ -86,7 +86,7 @@ class Meter:
         self.done += n
         if self._tell is not None and (time_now := self._clock()) >= self._next:
             self._next = time_now + INTERVAL
-            self._tell(Progress(self.done, self._total, time_now - self._start, self._label))
+            self._tell(Progress(self.done, self._total, time_now - self._start, self.label))
 
     def expect(self, total: Callable[[], int]) -> None:
         """Take over how much there is to do, which is counted only if somebody sees it."""
@@ -101,7 +101,7 @@ class Meter:
     ) -> None:
         try:
             if self._tell is not None and kind is None:
-                self._tell(Progress(self.done, self._total, self._clock() - self._start, self._label))
+                self._tell(Progress(self.done, self._total, self._clock() - self._start, self.label))
         finally:
             self._end()
 

@@ -40,6 +40,7 @@ from .spec_compiler import UNCOMPILED, aggregate_model, entity_model, index_mode
 from .versions import Versions, newest
 
 Part = TypeVar("Part", IndexMaintenance, AggregateMaintenance)
+_decode_forms = msgspec.json.Decoder(tuple[ModelSpec, ModelSpec, dict[str, ModelSpec], dict[str, ModelSpec]]).decode
 
 
 @attrs.frozen(eq=False, slots=False)
@@ -381,9 +382,7 @@ def _special_classes(model: Model, unopened: Forms) -> Iterator[tuple[str, Templ
 
 @lru_cache(maxsize=256)
 def _extended_model(model: Model, source: Model, key: bytes) -> ExtendedModel:
-    form, source_form, targets, keepers = msgspec.json.decode(
-        key, type=tuple[ModelSpec, ModelSpec, dict[str, ModelSpec], dict[str, ModelSpec]]
-    )
+    form, source_form, targets, keepers = _decode_forms(key)
     stored_source = source_model(source, source_form, keepers)
     stored_model = (
         stored_source if source is model else aggregate_model(model.name, form, stored_source, source_form, model)

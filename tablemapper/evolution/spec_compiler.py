@@ -22,7 +22,7 @@ from ..expressions.predicates import load, load_group, load_value
 from ..expressions.tree import Attr
 from ..schema.labels import is_former, plain_name
 from ..schema.model import Model, Schema, model_of
-from ..schema.specs import AggregateSpec, FieldSpec, Forms, IndexSpec, ModelSpec, TemplateSpec, annotation
+from ..schema.specs import AggregateSpec, FieldSpec, Forms, IndexSpec, ModelSpec, TemplateSpec, annotation, decode_model
 from ..values.json_schema import type_of
 from ..values.nested import value_type
 from .definitions import depth_of, keepers_of
@@ -149,7 +149,7 @@ def entity_model(name: str, form: ModelSpec) -> Model:
 
 @lru_cache(maxsize=256)
 def _entity_model(name: str, key: bytes) -> Model:
-    form = msgspec.json.decode(key, type=ModelSpec)
+    form = decode_model(key)
     body = _entity_body(form)
     body.attributes["key"] = _key(form, body.names)
     model = model_of(_Entities(name, (Entity,), body.attributes, table=form.table, type=form.type))

@@ -22,6 +22,8 @@ from ..values.scalars import ValueFault, ValueType, unexpected
 
 _EXACT = 2**53  # a float is each int up to that
 _LONGEST = 16 << 20
+_decode_texts = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_members = msgspec.json.Decoder(dict[str, Any]).decode
 """Characters of a text: those of an entity of 1 MiB, all escaped, are three times as many, and it may be indented."""
 
 
@@ -234,7 +236,7 @@ def parse_object(text: bytes | str) -> tuple[dict[str, msgspec.Raw], dict[str, A
         if len(text) > _LONGEST:
             raise ValueFault(f"{len(text)} characters of JSON are too many for one entity, which has at most 1 MiB")
         text = text if isinstance(text, str) else str(text, "utf-8")
-        texts = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+        texts = _decode_texts(text)
         plain = json.loads(text, object_pairs_hook=_members)
     except msgspec.ValidationError as error:
         raise fault_of(error) from None
@@ -300,7 +302,7 @@ def flat_members(text: bytes | str) -> dict[str, Any] | None:
     """
     if len(text) > _SHORT:
         return None
-    members = msgspec.json.decode(text, type=dict[str, Any])
+    members = _decode_members(text)
     kinds = list(map(type, members.values()))
     quotes = text.count('"') if isinstance(text, str) else text.count(b'"')
     is_flat = not kinds.count(dict) and not kinds.count(list) and quotes == 2 * (len(members) + kinds.count(str))

@@ -26,6 +26,10 @@ class _UnderWay(msgspec.Struct, frozen=True):
     written: int
 
 
+_decode_place = msgspec.json.Decoder(_UnderWay).decode
+_decode_keys = msgspec.json.Decoder(list[Key]).decode
+
+
 class Checkpoint:
     """The place of a run with a name, which the transaction of each batch notes in the store."""
 
@@ -36,7 +40,7 @@ class Checkpoint:
         self._start = _UnderWay(identity, what, None, 0)
         self._current_note = engine.note(name)
         self._next = self._current_note
-        place = self._start if self._current_note is None else _decoded(name, self._current_note, _UnderWay)
+        place = self._start if self._current_note is None else _decoded(name, self._current_note, _decode_place)
         if place.identity != identity:
             raise InvalidQuery(
                 f"{what}: {name} is in use by another query, {place.what}; make that call again to finish it, or "
@@ -50,7 +54,7 @@ class Checkpoint:
         """Return the keys that were chosen when the run began: a limit would choose others after the first write."""
         self._has_keys = True
         if self._current_note is not None:
-            return _decoded(self._keys_name, self._engine.note(self._keys_name), list[Key])
+            return _decoded(self._keys_name, self._engine.note(self._keys_name), _decode_keys)
         keys = choose()
         self._next = _text(self._start)
         try:
@@ -88,14 +92,14 @@ class Checkpoint:
         )
 
 
-def _decoded(name: str, text: Any, kind: type[T]) -> T:
+def _decoded(name: str, text: Any, decode: Callable[[Any], T]) -> T:
     """Return the content of a note.
 
     Raises:
         CorruptStore: it cannot be read.
     """
     try:
-        return msgspec.json.decode(text, type=kind)
+        return decode(text)
     except DAMAGE as error:
         raise CorruptStore(f"the progress of the run {name} cannot be read: {error}; use another name") from error
 

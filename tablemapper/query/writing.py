@@ -59,6 +59,7 @@ Work: TypeAlias = Callable[[Any], Operation | None]
 _EXAMINED = 20  # times as many rows as a batch are read at once, where Python checks the conditions
 _ATTEMPTS = 100
 _MOST_TOGETHER = 100_000  # entities that pass unique values on to each other
+_decode_keys = msgspec.msgpack.Decoder(list[Key]).decode
 _SPOOL = 1 << 20  # bytes in memory of what goes to a file
 
 
@@ -466,4 +467,4 @@ def _read_run(file: IO[bytes], start: int, end: int) -> Iterator[Key]:
         file.seek(start)
         text = file.read(int.from_bytes(file.read(8)))
         start = file.tell()
-        yield from msgspec.msgpack.decode(text, type=list[Key])
+        yield from _decode_keys(text)

@@ -26,7 +26,7 @@ from ..limits import check_table_name, entity_size, is_name
 from ..owner_cache import cached_on_owner
 from .aggregate_model import AggregateModel, aggregate_model
 from .rows import DAMAGE, FIRST, Row, loaded, properties, row_faults, row_functions, unreadable
-from .specs import ModelSpec, form_hash
+from .specs import ModelSpec, decode_model, form_hash
 
 
 @attrs.frozen(eq=False, slots=False)
@@ -186,7 +186,7 @@ class Model:
     @cached_property
     def form(self) -> ModelSpec:
         """The form that a catalogue gives back of `to_json`."""
-        return msgspec.json.decode(msgspec.json.encode(self.to_json()), type=ModelSpec)
+        return decode_model(msgspec.json.encode(self.to_json()))
 
     @cached_property
     def form_hash(self) -> str:

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from datetime import UTC, time, timedelta
 from decimal import Decimal
-from typing import Annotated, Any, Literal, TypeAlias, cast
+from typing import Annotated, Any, Final, Literal, TypeAlias, cast
 from uuid import UUID
 
 import msgspec
@@ -254,6 +254,7 @@ class AppliedSpec(msgspec.Struct):
     """The tables of what was copied; they are dropped when it is contracted."""
 
 
+decode_model: Final = msgspec.json.Decoder(ModelSpec).decode  # (two threads that make a first decoder crash msgspec)
 Forms: TypeAlias = Mapping[str, ModelSpec]
 """By the name of the class."""
 

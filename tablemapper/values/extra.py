@@ -80,7 +80,7 @@ def _load_extra(stored_form: Any) -> Extra:
         raise ValueFault(f"{safe_repr(stored_form)} is not the stored form of extra properties: it is no text")
     loaded = Extra()
     try:
-        for name, (edm, plain) in msgspec.json.decode(stored_form, type=dict[str, tuple[str, Any]]).items():
+        for name, (edm, plain) in _decode_any(stored_form).items():
             loaded[name] = _load_any((edm, plain))
     except (msgspec.MsgspecError, KeyError, TypeError, ValueError) as error:
         raise ValueFault(f"{safe_repr(stored_form)} is not the stored form of extra properties: {error}") from None
@@ -98,7 +98,8 @@ def _store_extra(value: Any) -> str:
     return msgspec.json.encode(_extra_parts(value)[1]).decode()
 
 
-_STORED_FORM = dict[str, tuple[Edm, Any]]
+_decode_any = msgspec.json.Decoder(dict[str, tuple[str, Any]]).decode
+_decode_stored = msgspec.json.Decoder(dict[str, tuple[Edm, Any]]).decode
 
 
 def undeclared_properties(stored_form: str) -> Iterator[tuple[str, Edm, Any]]:
@@ -107,7 +108,7 @@ def undeclared_properties(stored_form: str) -> Iterator[tuple[str, Edm, Any]]:
     Raises:
         ValueError: it is the form of none.
     """
-    for name, (edm, plain) in msgspec.json.decode(stored_form, type=_STORED_FORM).items():
+    for name, (edm, plain) in _decode_stored(stored_form).items():
         yield name, edm, SCALARS[bytes].from_json(plain) if edm == "Binary" else plain
 
 

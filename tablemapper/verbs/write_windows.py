@@ -26,6 +26,8 @@ _ENTITIES = 50_000  # in a window: more of them write few pages less
 _CHARACTERS = 16_000_000
 _CHUNK = 1_000  # entities between two looks at the clock
 _QUICK = 0.02
+_CACHED = 100_000
+"""Entities, about, whose index rows fit into the cache of a file."""
 
 
 def write_many(
@@ -46,7 +48,7 @@ def write_many(
     items = _stream(verb, items)
     with start_meter(progress, f"{verb}_many") as meter, _telling(f"{verb}_many", meter, written):
         if verb == "insert":
-            _insert(operations, batches(operations, items), meter)
+            _insert(operations, "insert_many", batches(operations, items), meter)
         elif verb == "upsert":
             _write_windows(operations, (operations.upsert(entity, merge=False) for entity in items), meter)
         elif verb == "replace":
@@ -71,16 +73,18 @@ def write_columns(
     if atomic:
         return _load(operations, "insert_columns", windows, progress)
     with start_meter(progress, "insert_columns") as meter, _telling("insert_columns", meter):
-        _insert(operations, windows, meter)
+        _insert(operations, "insert_columns", windows, meter)
     return meter.done
 
 
-def _insert(operations: Operations, windows: Iterable[list[Batch]], meter: Meter) -> None:
+def _insert(operations: Operations, verb: str, windows: Iterable[list[Batch]], meter: Meter) -> None:
     for window in windows:
         operations.engine.insert(window)
         for batch in window:
             stamp_batch(batch)
             meter.advance(batch.count)
+            if meter.done > _CACHED and batch.model.indexes and operations.engine.capabilities.all_or_none_load:
+                meter.label = f"{verb}, which is faster with atomic=True from here"
 
 
 def _load(operations: Operations, verb: str, windows: Iterator[list[Batch]], progress: ProgressOption) -> int:

@@ -362,6 +362,17 @@ def test_an_atomic_load_tells_its_progress(store: tm.Store, monkeypatch: pytest.
     assert [(one.what, one.done, one.total) for one in told] == [("sorting", 10, None), ("insert_many", 10, 10)]
 
 
+@pytest.mark.file
+def test_a_load_beyond_the_cache_says_by_its_progress_that_it_could_be_faster(
+    store: tm.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk, "_CACHED", 5)
+    labels: list[str] = []
+    for entities in (parts(10), (Note(number, "x") for number in range(10)), parts(4, shelf="b")):
+        store.insert_many(entities, progress=lambda progress: labels.append(progress.what))
+    assert labels == ["insert_many, which is faster with atomic=True from here", "insert_many", "insert_many"]
+
+
 # ---------------------------------------------------------------------------------------------- statements, sizes
 
 

@@ -57,6 +57,7 @@ _Body = tuple[
 ]
 """The fields of a catalogue; of tables the names under which entities hold properties, and the classes; and the tables, those
 of indexes, too, that have other names in the account."""
+_decode_body = msgspec.json.Decoder(_Body).decode
 
 
 @attrs.frozen
@@ -135,7 +136,7 @@ def read_catalogue(table: str, timeout: float) -> Effects[StoredCatalogue | None
     head = _look(rows["head"], table)
     try:
         packed = b"".join([msgspec.convert(piece, bytes) for piece in _pieces(rows["body"])])
-        body = msgspec.json.decode(zlib.decompress(packed), type=_Body)
+        body = _decode_body(zlib.decompress(packed))
     except (KeyError, zlib.error, msgspec.MsgspecError) as error:
         raise CorruptStore(f"{table}: the catalogue cannot be read: {error}") from error
     models, versions, states, jobs, tombstones, history, frozen, tables, names = body

@@ -130,6 +130,9 @@ class Intent(msgspec.Struct, array_like=True):
         return RowChange("insert" if etag is None else "replace", self.row, members, etag)
 
 
+_decode_intent = msgspec.json.Decoder(Intent).decode
+
+
 class IntentTooLarge(Exception):
     """The changes of a write in other partitions do not fit into one entity."""
 
@@ -140,7 +143,7 @@ def intent_of(entity: Entity) -> tuple[Intent, State]:
     while (piece := entity.get(f"c{len(pieces)}")) is not None:
         pieces.append(piece)
     try:
-        return msgspec.json.decode("".join(pieces), type=Intent), msgspec.convert(entity["state"], State)
+        return _decode_intent("".join(pieces)), msgspec.convert(entity["state"], State)
     except (KeyError, TypeError, msgspec.MsgspecError) as error:
         key = entity[PARTITION], entity[ROW]
         raise CorruptStore(f"{key}: what a write has still to do cannot be read: {error}") from error

@@ -47,7 +47,8 @@ class ValuePage(msgspec.Struct, array_like=True):
     """Whether the page has a value less often than never."""
 
 
-_Row = tuple[list[ValuePage], list[tuple[int, Any, int]]]
+_decode_row = msgspec.msgpack.Decoder(tuple[list[ValuePage], list[tuple[int, Any, int]]]).decode
+_decode_counts = msgspec.msgpack.Decoder(list[tuple[Any, int]]).decode
 
 
 class ValueCounts:
@@ -70,7 +71,7 @@ class ValueCounts:
         self._packed_size = len(packed)
         if packed:
             try:
-                pages, changed_counts = msgspec.msgpack.decode(packed, type=_Row)
+                pages, changed_counts = _decode_row(packed)
             except msgspec.MsgspecError as error:
                 raise CorruptStore(f"{key}: the values of a group cannot be read: {error}") from error
             for page in pages:
@@ -110,7 +111,7 @@ class ValueCounts:
         if page is None:
             raise StalePages(f"{self._key}: a page of the values of a group is not there; call store.repair()")
         try:
-            self._loaded[number] = dict(msgspec.msgpack.decode(values_in(page), type=list[tuple[Any, int]]))
+            self._loaded[number] = dict(_decode_counts(values_in(page)))
         except msgspec.MsgspecError as error:
             raise CorruptStore(f"{self._key}: the values of a group cannot be read: {error}") from error
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Generator, Iterator, Mapping, 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
-from email.utils import parsedate_to_datetime
 from typing import Any, TypeAlias, TypeVar, cast
 
 import attrs
@@ -22,6 +21,7 @@ from ....entities.etag import Stamp
 from ....errors import CorruptStore, OutcomeUnknown, StoreError, TableMapperError
 from ....progress import check_cancelled
 from ...protocol import NoteConflict
+from .elapsed_clock import http_time
 from .service import (
     WAIT,
     Entity,
@@ -179,7 +179,7 @@ def found_with_date(find: QueryEntities, timeout: float) -> Effects[tuple[list[E
 def time_of(date: str) -> int | None:
     """Return the µs of a date as HTTP has it; None if it is none."""
     try:
-        return int(parsedate_to_datetime(date).timestamp()) * 1_000_000
+        return int(http_time(date)) * 1_000_000
     except ValueError:
         return None
 

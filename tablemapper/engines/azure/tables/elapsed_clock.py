@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 
 _STEP = 5.0  # seconds: a service says no fractions, and its servers may differ by some
 _SLEEPING = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
@@ -14,6 +15,12 @@ _SLEEPING = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", Non
 
 def _monotonic() -> float:
     return time.monotonic() if _SLEEPING is None else time.clock_gettime(_SLEEPING)
+
+
+@lru_cache(maxsize=8)  # (many answers come within a second)
+def http_time(date: str) -> float:
+    """Return the seconds since 1970 of a date in the head of an answer; raise ValueError if it is none."""
+    return parsedate_to_datetime(date).timestamp()
 
 
 class ElapsedClock:
@@ -37,7 +44,7 @@ class ElapsedClock:
     def heard(self, date: str | None) -> None:
         """Take note of the time in an answer that has just come."""
         try:
-            difference = parsedate_to_datetime(date or "").timestamp() - self._monotonic()
+            difference = http_time(date or "") - self._monotonic()
         except ValueError:
             return
         with self._lock:

@@ -40,6 +40,8 @@ _READABLE = {"Int32": {"Int64"}, "Int64": {"Int64", "Int32"}, "Double": {"Double
 """The types that a declared one reads, where it reads another than itself."""
 
 
+_decode_marks = msgspec.json.Decoder(dict[str, str]).decode
+
 StoredNames: TypeAlias = tuple[tuple[str, str], ...]
 """Properties of a class that entities hold under other names, each with that name."""
 
@@ -345,7 +347,7 @@ def marks_of(entity: Members) -> Mapping[str, str]:
         return {}
     try:
         if marks_text[:1] == "{":
-            return msgspec.json.decode(marks_text, type=dict[str, str])
+            return _decode_marks(marks_text)
         # (The first accounts have "name:write name:write". A name may have a colon in it, a write has none.)
         return dict([mark.rsplit(":", 1) for mark in marks_text.split(" ")])
     except (msgspec.MsgspecError, TypeError, ValueError) as error:

@@ -11,7 +11,8 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
-from email.utils import formatdate, parsedate_to_datetime
+from email.utils import formatdate
+from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import quote
 from uuid import uuid4
@@ -21,7 +22,7 @@ import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from .accounts import Account
-from .elapsed_clock import ElapsedClock
+from .elapsed_clock import ElapsedClock, http_time
 from .multipart import OPEN, Part, read_batch, refusal, write_batch
 from .service import (
     PARTITION,
@@ -262,7 +263,7 @@ class Wire:
 
     def _transaction(self, table: str, partition: str, changes: Sequence[RowChange], wait: float) -> list[str | None]:
         boundary = str(self._boundary())
-        date = formatdate(self._clock(), usegmt=True)
+        date = _http_date(int(self._clock()))
         of_each = {name: _HEADERS[name] for name in _OF_PARTS} | {"x-ms-date": date, "Date": date}
         parts = [_part(table, partition, change, self._encode, self._account.url, of_each) for change in changes]
         headers = {"Content-Type": f"multipart/mixed; boundary=batch_{boundary}"}
@@ -282,7 +283,7 @@ class Wire:
     ) -> tuple[int, Mapping[str, str], bytes]:
         account = self._account
         path = account.path + path
-        date = formatdate(self._clock(), usegmt=True)
+        date = _http_date(int(self._clock()))
         query = "&".join(filter(None, [query, account.signature.query]))
         try:
             signed = account.signature.headers(path, date)
@@ -328,9 +329,15 @@ class Wire:
                 return None
             if text.strip().isdigit():
                 return float(text)
-            return max(parsedate_to_datetime(text).timestamp() - self._clock(), 0.0)
+            return max(http_time(text) - self._clock(), 0.0)
         except ValueError:
             return None
+
+
+@lru_cache(maxsize=8)  # (many requests go out within a second)
+def _http_date(seconds: int) -> str:
+    """Return the date that the head of a request has."""
+    return formatdate(seconds, usegmt=True)
 
 
 def _without_signature(record: logging.LogRecord) -> bool:

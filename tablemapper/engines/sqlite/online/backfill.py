@@ -43,6 +43,7 @@ Key = tuple[str, str]
 _Get: TypeAlias = Callable[[str, Sequence[Any]], Row | None]
 KeyText = tuple[str, str, str]  # a class, and the key of one of its entities
 _ReservedTest: TypeAlias = Callable[[str, str], str | None]
+_decode_keys = msgspec.json.Decoder(list[KeyText]).decode
 _CURSOR = f"SELECT pk, rk FROM {COPIES} WHERE id = ?"
 _MOVE = f"UPDATE {COPIES} SET pk = ?, rk = ?, done = done + ? WHERE id = ?"
 _QUEUED = f"SELECT pk, rk FROM {QUEUE} WHERE id = ? ORDER BY pk, rk LIMIT ?"
@@ -149,7 +150,7 @@ class _Copy:
     def _copy_key(self, writer: Writer, key: Key, entities: Sequence[Any]) -> None:
         """Convert the old entities of one key, and replace its new ones; queue the key if that is impossible."""
         (text,) = writer.get(_NEW_KEYS, (self._id, *key)) or ("[]",)
-        places = msgspec.json.decode(text, type=list[KeyText])
+        places = _decode_keys(text)
         try:
             new = self._convert(writer.get, entities)
             try:

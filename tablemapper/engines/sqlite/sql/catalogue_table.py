@@ -65,6 +65,19 @@ class _Former(msgspec.Struct, forbid_unknown_fields=True):
     tables: _Tables
 
 
+_decode_targets = msgspec.json.Decoder(frozenset[str]).decode
+_decode_models = msgspec.json.Decoder(dict[str, ModelSpec]).decode
+_decode_versions = msgspec.json.Decoder(dict[str, list[Version]]).decode
+_decode_states = msgspec.json.Decoder(dict[str, BuildStateSpec]).decode
+_decode_tables = msgspec.json.Decoder(_Tables).decode
+_decode_staged = msgspec.json.Decoder(_Staged).decode
+_decode_twins = msgspec.json.Decoder(tuple[_Twin, ...]).decode
+_decode_former = msgspec.json.Decoder(dict[str, _Former]).decode
+_decode_history = msgspec.json.Decoder(tuple[AppliedSpec, ...]).decode
+_decode_tombstones = msgspec.json.Decoder(tuple[TombstoneSpec, ...]).decode
+_decode_frozen = msgspec.json.Decoder(int | None).decode
+
+
 @contextmanager
 def as_corruption() -> Iterator[None]:
     """Raise CorruptStore for an error in what is computed from a catalogue: it contradicts itself.
@@ -111,7 +124,7 @@ def read_generation(query: CatalogueRead) -> int:
 def _jobs(query: CatalogueRead, catalogue: Catalogue) -> tuple[JobSpec, ...]:
     # (A frontier is no job: see `jobs`.)
     rows = query("SELECT name, class, targets FROM tablemapper_builds WHERE name NOT LIKE '% groups' ORDER BY name")
-    jobs = [JobSpec(name, owner, msgspec.json.decode(targets, type=frozenset[str])) for name, owner, targets in rows]
+    jobs = [JobSpec(name, owner, _decode_targets(targets)) for name, owner, targets in rows]
     for job in jobs:
         owners = {Label.of(label).owner for label in job.targets}
         if not job.targets or job.targets - catalogue.states.keys() or owners - catalogue.models.keys():
@@ -127,20 +140,20 @@ def _copies(query: CatalogueRead) -> tuple[CopySpec, ...]:
 @lru_cache(maxsize=32)  # a process opens the same file again and again, or follows it from one generation to the next
 def _decoded(texts: tuple[tuple[str, str], ...]) -> tuple[Catalogue, dict[str, str]]:
     """Return what the rows of a catalogue say, and what makes its tables; both are shared, and nobody changes them."""
-    rows, decode = dict(texts), msgspec.json.decode
+    rows = dict(texts)
     catalogue = _of_forms(
-        decode(rows["models"], type=dict[str, ModelSpec]),
-        decode(rows["versions"], type=dict[str, list[Version]]),
-        decode(rows["states"], type=dict[str, BuildStateSpec]),
-        decode(rows["tables"], type=_Tables),
+        _decode_models(rows["models"]),
+        _decode_versions(rows["versions"]),
+        _decode_states(rows["states"]),
+        _decode_tables(rows["tables"]),
     )
     staged = None
     if "staged" in rows:
-        form = decode(rows["staged"], type=_Staged)
+        form = _decode_staged(rows["staged"])
         staged = StagedCatalogue(form.migration, _of_forms(form.models, form.versions, form.states, form.tables))
         staged.catalogue.check()
     twins = []
-    for twin_form in decode(rows.get("twins", "[]"), type=tuple[_Twin, ...]):
+    for twin_form in _decode_twins(rows.get("twins", "[]")):
         twins.append(
             Mirror(
                 twin_form.migration,
@@ -152,11 +165,11 @@ def _decoded(texts: tuple[tuple[str, str], ...]) -> tuple[Catalogue, dict[str, s
         twins[-1].catalogue.check()
     former_catalogues = {
         id: _of_forms(former_form.models, {}, {}, former_form.tables)
-        for id, former_form in decode(rows.get("former", "{}"), type=dict[str, _Former]).items()
+        for id, former_form in _decode_former(rows.get("former", "{}")).items()
     }
-    history = History(decode(rows.get("history", "[]"), type=tuple[AppliedSpec, ...]))
-    tombstones = decode(rows.get("tombstones", "[]"), type=tuple[TombstoneSpec, ...])
-    frozen = decode(rows.get("frozen", "null"), type=int | None)
+    history = History(_decode_history(rows.get("history", "[]")))
+    tombstones = _decode_tombstones(rows.get("tombstones", "[]"))
+    frozen = _decode_frozen(rows.get("frozen", "null"))
     catalogue = attrs.evolve(
         catalogue,
         staged=staged,
