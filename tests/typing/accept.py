@@ -682,6 +682,40 @@ def elements(store: tm.Store) -> None:
         tx.merge(key, Basket.more.extend(range(3)))
 
 
+class Archive(tm.Entity, table="Archive"):
+    id: tm.Field[str]
+
+    key = tm.Key[str](partition="{id}")
+
+
+def together(store: tm.Store) -> None:
+    pairs = store.query(Traffic).with_(Basket, by=Traffic.id)
+    assert_type(pairs, tm.types.Pairs[Traffic, Basket])
+    for traffic, basket in pairs:
+        assert_type(traffic, Traffic)
+        assert_type(basket, Basket | None)
+    assert_type(pairs.first(), tuple[Traffic, Basket | None] | None)
+    assert_type(pairs.page(10).items, list[tuple[Traffic, Basket | None]])
+    store.query(Traffic).where(Traffic.id == "a").with_(Basket, by=(Traffic.id,))
+    assert_type(store.query(Traffic).move_to(Archive), int)
+    assert_type(
+        store.query(Traffic).move_to(lambda traffic: Archive(traffic.id) if traffic.id else None, progress=True), int
+    )
+
+
+async def together_asynchronously(store: tm.AsyncStore) -> None:
+    pairs = store.query(Traffic).with_(Basket, by=Traffic.id)
+    assert_type(pairs, tm.types.AsyncPairs[Traffic, Basket])
+    async for traffic, basket in pairs:
+        assert_type(traffic, Traffic)
+        assert_type(basket, Basket | None)
+    assert_type(await pairs.first(), tuple[Traffic, Basket | None] | None)
+    assert_type((await pairs.page(10)).items, list[tuple[Traffic, Basket | None]])
+    assert_type(await pairs.list(), list[tuple[Traffic, Basket | None]])
+    assert_type(await store.query(Traffic).move_to(Archive), int)
+    await store.query(Traffic).move_to(lambda traffic: Archive(traffic.id))
+
+
 async def parts_asynchronously(store: tm.AsyncStore, traffic: Traffic) -> None:
     assert_type(await store.merge(traffic.key, Traffic.hours["05"].add(1), returning=True), Traffic)
     await store.merge(traffic.key, id="a")

@@ -327,6 +327,12 @@ def parts(store: tm.Store) -> None:
     Basket.tags[0].set(3)  # type: ignore[arg-type]
     Basket.colors[0]  # type: ignore[misc]
     store.merge(key, Basket.tags.append("x"))  # type: ignore[misc]
+    store.query(Traffic).with_(Basket, by=Basket.id)  # type: ignore[arg-type]
+    store.query(Traffic).with_(str, by=Traffic.id)  # type: ignore[type-var]
+    for _, basket in store.query(Traffic).with_(Basket, by=Traffic.id):
+        basket.id  # type: ignore[union-attr]
+    store.query(Traffic).move_to(str)  # type: ignore[arg-type]
+    store.query(Traffic).move_to(lambda traffic: traffic.id)  # type: ignore[arg-type]
     patch = tm.patch(Product, "{}")
     tm.patch(Product("a", "b", "c", Decimal(1)), "{}")  # type: ignore[arg-type]
     tm.patch(Product, [1])  # type: ignore[arg-type]
