@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -128,9 +129,9 @@ def test_each_source_is_read_once_for_many_entities(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.needs("one_state")
-def test_both_are_of_one_state(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_are_of_one_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_TOGETHER", 2)
-    with sound_store(":memory:", models=MODELS) as store:
+    with sound_store(tmp_path / "pairs.db", models=MODELS) as store:
         filled(store)
         pairs = iter(store.query(Reading).where(Reading.site == "s").with_(Device, by=(Reading.site, Reading.device)))
         assert names([next(pairs)]) == EXPECTED[:1]
