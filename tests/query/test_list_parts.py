@@ -11,9 +11,9 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tablemapper.schema.assignments import assignments
 
 import tablemapper as tm
+from tablemapper.edits.assignments import assignments
 from tablemapper.schema.model import compile_schema
 
 from ..classes import grouped
