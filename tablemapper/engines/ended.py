@@ -101,7 +101,7 @@ class EndedRows:
 def set_test(writes: Iterable[Operation | Batch], has_ended: Callable[[Row], bool]) -> None:
     """Say to writes of a class by which test rows have ended."""
     for write in writes:
-        write.ended = has_ended
+        write.has_ended = has_ended
 
 
 def ends_by(value: Any, moment: str) -> bool:
@@ -131,7 +131,7 @@ def make_way(engine: Engine, operations: Sequence[Operation], write: Callable[[]
     entity that holds a unique value is deleted in a transaction of its own.
     """
     for operation in operations:
-        if operation.ended is not None:
+        if operation.has_ended is not None:
             break
     else:
         write()
@@ -155,7 +155,7 @@ def make_way(engine: Engine, operations: Sequence[Operation], write: Callable[[]
 
 def _ended_keys(engine: Engine, operations: Sequence[Operation], error: EntityExists) -> list[Operation]:
     """Return the inserts that should look for what has ended, as one of them has its key; none if that is of no use."""
-    inserts = [operation for operation in operations if operation.verb == "insert" and operation.ended is not None]
+    inserts = [operation for operation in operations if operation.verb == "insert" and operation.has_ended is not None]
     if any(operation.looks for operation in inserts) or _ended_row(engine, inserts, error.entity, error.key) is None:
         return []
     return inserts
@@ -163,11 +163,11 @@ def _ended_keys(engine: Engine, operations: Sequence[Operation], error: EntityEx
 
 def _ended_row(engine: Engine, writes: Iterable[Operation | Batch], name: str | None, key: Any) -> Row | None:
     """Return the row of an entity if it has ended by what writes of its class say."""
-    write = next((write for write in writes if write.ended is not None and write.model.name == name), None)
-    if write is None or write.ended is None or key is None:
+    write = next((write for write in writes if write.has_ended is not None and write.model.name == name), None)
+    if write is None or write.has_ended is None or key is None:
         return None
     row = engine.get(write.model, *key)
-    return row if row is not None and write.ended(row) else None
+    return row if row is not None and write.has_ended(row) else None
 
 
 def removed_holder(engine: Engine, writes: Sequence[Operation | Batch], error: UniqueViolation) -> bool:
@@ -219,7 +219,7 @@ def _replace(engine: Engine, batches: Sequence[Batch]) -> bool:
     if len({(operation.model.table, *operation.key) for operation in operations}) < len(operations):
         return False
     for operation in operations:
-        operation.looks = operation.ended is not None
+        operation.looks = operation.has_ended is not None
     engine.apply(operations)
     for batch, inserts in zip(batches, by_batch, strict=True):
         batch.take(inserts)

@@ -55,7 +55,7 @@ class Operation:
     """The deletion of the entity under its former key: what a program does not know of the entity has to move, too."""
     assigned: Callable[[], Mapping[str, Any] | None] | None = None
     """Of a merge: returns what is stored in each field, if it sets whole fields to values and does nothing else."""
-    ended: Callable[[Row], bool] | None = None
+    has_ended: Callable[[Row], bool] | None = None
     """Whether a stored row has ended, and so counts as missing; None: nothing of the class ends."""
     looks: bool = False
     """Of an insert: whether to look for what has ended before, because an insert found its key taken."""
@@ -102,8 +102,8 @@ class Batch:
     processor's cache, and none is kept for Python's garbage collection to look through."""
     made: int = 0
     """How many rows the last call made."""
-    ended: Callable[[Row], bool] | None = None
-    """As `Operation.ended`."""
+    has_ended: Callable[[Row], bool] | None = None
+    """As `Operation.has_ended`."""
 
     @property
     def count(self) -> int:
@@ -113,7 +113,7 @@ class Batch:
     def operations(self) -> list[Operation]:
         """Return the inserts of its entities, one by one."""
         rows = self.rows if self.parts is None else [row for part, _ in self.parts() for row in part]
-        return [Operation("insert", self.model, row[0], row[1], row, ended=self.ended) for row in rows]
+        return [Operation("insert", self.model, row[0], row[1], row, has_ended=self.has_ended) for row in rows]
 
     def take(self, inserts: Iterable[Operation]) -> None:
         """Take the rows that were stored, of its inserts."""

@@ -164,7 +164,7 @@ def check_limit(operations: int, changes: ChangeSet, most: int) -> None:
 def _judged(operation: Operation, view: WriteView, timestamp: int) -> EntityChange:
     """Return what an operation does to its entity, if its condition holds."""
     old = view.row(operation.model, operation.key)
-    operation.fresh = old is not None and operation.ended is not None and operation.ended(old)
+    operation.fresh = old is not None and operation.has_ended is not None and operation.has_ended(old)
     if operation.verb == "insert" and old is not None and not operation.fresh:
         assert operation.new is not None
         raise exists(operation.model, operation.new, old)

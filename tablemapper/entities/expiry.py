@@ -8,8 +8,9 @@ from typing import Any
 import attrs
 
 from ..datetime_types import Builtin
-from .declaration import AbstractDeclaration, Declaration, IndexModel, compile_index, index_table
+from .declaration import AbstractDeclaration, Declaration
 from .index import Index
+from .key_and_indexes import IndexModel, compile_index, index_table
 
 _NAME = "expiry"
 

@@ -364,6 +364,7 @@ AWAITED: Mapping[str, frozenset[str]] = {
             "clear",
             "expire",
             "drop",
+            "use",
             "insert_many",
             "insert_columns",
             "upsert_columns",

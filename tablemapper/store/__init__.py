@@ -1,9 +1,9 @@
 """The store: the user's object, and what concerns all of it.
 
 - `builds`: builds in short transactions, beside writers.
+- `extension`: classes that are opened in an open store.
 - `copy`: a store copied into another one, of what differs.
 - `administration`: what concerns all of a store, or of a class: builds, checks, copies, statistics.
-- `expiration`: the deletion of what has ended.
 - `store`: the user's object.
 - `duplicates`: duplicates of unique indexes, resolved by functions.
 - `instrumentation`: a store that reports what its calls did.

@@ -327,7 +327,7 @@ def _type(field: Any) -> str:
 
 def _default(field: Any) -> str:
     if field.factory is not None:
-        return "made anew"
+        return "made anew" if field.on_write is None else "made at each write"
     return "" if field.default is attrs.NOTHING else safe_repr(field.default)
 
 
@@ -365,7 +365,7 @@ def entities(ask: PageRequest) -> PageResponse:
 
 
 @attrs.frozen
-class Column:
+class ShownColumn:
     """One column of a table of entities."""
 
     name: str
@@ -393,7 +393,7 @@ def columns(cls: type[Any], names: Sequence[str] = (), orders: Sequence[Order[An
         order = "" if not field.type.sortable else f"-{field.name}" if sort == "ascending" else field.name
         type_name = _type(field)
         number = type_name.split(" ")[0] in ("int", "Int32", "float", "Decimal")
-        listed_columns.append(Column(field.name, type_name, number, order, sort))
+        listed_columns.append(ShownColumn(field.name, type_name, number, order, sort))
     return {"columns": listed_columns}
 
 

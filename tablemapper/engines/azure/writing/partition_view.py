@@ -101,7 +101,7 @@ class PartitionView:
             return True
         if (
             operation.change is not None
-            or operation.ended is not None
+            or operation.has_ended is not None
             or self.classes.needs_row(model)
             or model.aggregate is not None
         ):

@@ -143,7 +143,7 @@ def _assign(classes: OpenClasses, what: Operation, outbox: Outbox, patience: Dea
     model = what.model
     if what.assigned is None or classes.needs_row(model) or not (what.etag is None or isinstance(what.etag, Stamp)):
         return False
-    if what.ended is not None or not classes.claims(model, *what.key):
+    if what.has_ended is not None or not classes.claims(model, *what.key):
         return False
     if (assigned := what.assigned()) is None:
         return False

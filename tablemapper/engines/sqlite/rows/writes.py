@@ -186,7 +186,7 @@ def _update_one(sqlite: SqliteSchema, model: Model) -> WriteOne:
         if old is None or len(old) != width:
             _read(sqlite, writer, operation)
             old = operation.old
-        elif operation.ended is not None:
+        elif operation.has_ended is not None:
             _check_unended(operation, old)
         assert old is not None
         if has_large and old[-1] is not None:
@@ -259,7 +259,7 @@ def _judged(sqlite: SqliteSchema, writer: Writer, operations: Sequence[Operation
             if old is not None and operation.etag is None and class_rows.width == _NO_WIDTH:
                 operation.etag = old[2]
             _read(sqlite, writer, operation)
-        elif operation.ended is not None:
+        elif operation.has_ended is not None:
             _check_unended(operation, old)
         if verb == "delete":
             class_rows.deletes.append(operation)
@@ -357,7 +357,7 @@ def _read(sqlite: SqliteSchema, writer: Writer, operation: Operation) -> None:
     """Read what an operation is about to change, and judge its condition."""
     operation.old = None
     row = writer.get(sqlite.statements[operation.model].get, (operation.partition, operation.row))
-    operation.fresh = row is not None and operation.ended is not None and operation.ended(row)
+    operation.fresh = row is not None and operation.has_ended is not None and operation.has_ended(row)
     if row is None or operation.fresh:
         if operation.verb not in ("insert", "upsert"):
             raise missing(operation)
@@ -372,7 +372,7 @@ def _read(sqlite: SqliteSchema, writer: Writer, operation: Operation) -> None:
 
 def _check_unended(operation: Operation, old: Row) -> None:
     """Refuse to change an entity that has ended since it was read."""
-    operation.fresh = operation.ended is not None and operation.ended(old)
+    operation.fresh = operation.has_ended is not None and operation.has_ended(old)
     if operation.fresh:
         raise missing(operation)
 
