@@ -226,6 +226,6 @@ def test_tasks_query_a_base() -> None:
                 query.select(Animal.age)
             paged = [item async for page in query.pages(3) for item in page.items]
             assert shown(paged) == [*shown([one async for one in query])]
-            return await query.where(Animal.age == 5).list()
+            return await query.where(Animal.age == 5).allow_sort().list()
 
     assert shown(asyncio.run(main())) == expected(Dog, Cat, Bird, where=lambda one: one.age == 5)
