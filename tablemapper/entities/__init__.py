@@ -9,6 +9,7 @@
 - `etag`: ETags as text.
 - `constructor`: the source of constructors and setters.
 - `measures`: what may be declared as an aggregate.
+- `variants`: the same class in tables of its own.
 - `entity`: `Record`, `Entity` and the class they are made of.
 - `aggregates`: the class of aggregates, and those that keep maintained fields.
 """

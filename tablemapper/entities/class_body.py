@@ -31,7 +31,7 @@ from .fields import FIELD, Field, FieldModel, FieldOptions, Measure
 from .index import Index
 from .key import Key
 
-_METHODS = frozenset({"key", "mro", "replace", "self"})
+_METHODS = frozenset({"key", "mro", "replace", "self", "variant"})
 _GENERATED = frozenset({"__init__", "__new__", "__setattr__", "__delattr__", "__getstate__", "__setstate__"})
 _DECLARATION_TYPES = (FieldOptions, Measure, Key, Index)
 _FAULTY = object()

@@ -16,6 +16,7 @@ The constructor, ``__setattr__`` and ``Product.key`` are generated once a class.
 
 from __future__ import annotations
 
+import copyreg
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
@@ -54,6 +55,7 @@ from .fields import FieldModel, avg, count, field, group_by, max, max_ever, min,
 from .index import IndexCall
 from .key import KeyOf
 from .measures import maintained_faults
+from .variants import made_once, pickled, variant_body, variant_declaration
 
 R = TypeVar("R", bound="Record")
 
@@ -94,8 +96,7 @@ def _make_class(
     slots = (*fields, *([CACHE] if cached else [])) if concrete else ()
     cls: Any = type.__new__(own_metaclass, name, bases, {**body, **cached, "__slots__": slots})
     if concrete:
-        for model in fields.values():
-            setattr(own_metaclass, model.name, ClassAccess(cls, Attr(cls, model.name, model.type)))
+        _give_fields(own_metaclass, cls, fields.values())
     else:
         # While its conditions are read, an abstract class knows its fields already.
         type.__setattr__(
@@ -113,6 +114,26 @@ def _make_class(
         type.__setattr__(cls, "__raw__", type.__new__(mcls, name, bases, names))
         _finish(cls, own_metaclass, declaration_of(cls))
     return cls
+
+
+def _give_fields(own_metaclass: Any, cls: Any, fields: Iterable[FieldModel]) -> None:
+    """Have a metaclass answer the fields of its class."""
+    for model in fields:
+        setattr(own_metaclass, model.name, ClassAccess(cls, Attr(cls, model.name, model.type)))
+
+
+def _make_variant(cls: Any, text: str) -> Any:
+    name = cls.__name__ + text
+    # (What stands on a metaclass of its own hides that of the class, which nothing may set, until it is finished.)
+    own_metaclass: Any = type(f"{name}Type", (type(cls),), {"key": None})
+    variant: Any = type.__new__(own_metaclass, name, (cls,), variant_body(cls, text))
+    declaration = variant_declaration(cls, variant, text)
+    _give_fields(own_metaclass, variant, declaration.fields)
+    type.__setattr__(variant, "__declaration__", declaration)
+    type.__setattr__(variant, "__annotations__", {f.name: f.annotation for f in declaration.fields})
+    _finish(variant, own_metaclass, declaration)
+    copyreg.pickle(own_metaclass, pickled)
+    return variant
 
 
 # ---------------------------------------------------------------------------------------------- generated functions
@@ -295,6 +316,22 @@ class Record(metaclass=RecordType):
         @classmethod
         def _same(cls, entity: Self, /) -> Self:  # lets the checkers tell a class from every other
             ...
+
+    @classmethod
+    def variant(cls, text: str, /) -> type[Self]:
+        """Return the same class with a name and tables of its own: ``Log.variant("202611")`` is Log202611 in ``Logs202611``.
+
+        It is the same object each time, and its entities are of the class, too. To a store it is a class like any: open
+        it, or `use` it later. That of an aggregate is over the variant of its source.
+
+        Args:
+            text: letters and digits, which the name of the class and of each table ends in.
+
+        Raises:
+            InvalidModel: it is a variant itself, has no table, or the text makes no name of a table.
+        """
+        variant: type[Self] = made_once(cls, text, _make_variant)
+        return variant
 
     def replace(self, *assignments: Assignment[Self], **changes: Any) -> Self:
         """Return a copy with other values; it keeps the ETag unless a key field changes.

@@ -124,7 +124,7 @@ class WriteByQuery:
         verb = doing.partition("(")[0]
         check_outside(self.engine, verb)
         if spec.limit is None:
-            spec = attrs.evolve(spec, order=())  # (an order matters only with a limit)
+            spec = spec.unordered  # (an order matters only with a limit)
         prepared, bound = self.plans.find(spec, None)
         self.plans.warn_of_scan(prepared, bound, lambda: query_text, spec.limit)
         checkpoint = None

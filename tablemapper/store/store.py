@@ -25,6 +25,7 @@ from ..errors import InvalidEntity, InvalidQuery, PreconditionFailed, safe_repr
 from ..execution.prepared import PlanCache
 from ..expressions.foreign_names import refuse_foreign_names
 from ..expressions.tree import Assignment, Predicate
+from ..guidance.advisor import log_advice
 from ..keys.canonical import is_key
 from ..keys.composite_times import decode
 from ..planning.query_spec import QuerySpec
@@ -86,9 +87,19 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         """Answer with an engine from now on."""
         self._engine = engine
         self._operations = Operations(engine, limits=self._limits)
-        self._models = engine.schema.by_class
-        self._plans = PlanCache(engine)
-        self._spec = {model.cls: QuerySpec(model) for model in engine.schema.models}
+        self._take_classes()
+
+    def _take_classes(self) -> None:
+        self._plans = PlanCache(self._engine)
+        self._spec = {model.cls: QuerySpec(model) for model in self._engine.schema.models}
+        self._models = self._engine.schema.by_class
+
+    def _follow(self) -> None:
+        """Answer with the classes that the engine has by now; what runs, as a stream that is written, does so, too."""
+        self._operations.follow()
+        self._take_classes()
+        if self._limits == "azure":
+            log_advice(self._engine.schema)
 
     @property
     def classes(self) -> Mapping[str, type[Record]]:

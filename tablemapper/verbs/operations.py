@@ -52,12 +52,17 @@ class Operations:
 
     def __init__(self, engine: Engine, *, limits: Literal["azure"] | None = None) -> None:
         self.engine = engine
-        self.models: dict[type[Any], Model] = engine.schema.by_class
-        self._writables = {cls: model for cls, model in self.models.items() if model.aggregate is None}
-        self._reserved = {
-            cls: test for members in engine.schema.tables().values() for cls, test in reserved_keys(members).items()
-        }
         self._maintained_limit = MAX_OPERATIONS if limits == "azure" else None
+        self.follow()
+
+    def follow(self) -> None:
+        """Take over the classes that the engine has by now."""
+        schema = self.engine.schema
+        self._reserved = {
+            cls: test for members in schema.tables().values() for cls, test in reserved_keys(members).items()
+        }
+        self._writables = {model.cls: model for model in schema.models if model.aggregate is None}
+        self.models: dict[type[Any], Model] = schema.by_class
 
     # ------------------------------------------------------------------------------------------ classes and keys
 

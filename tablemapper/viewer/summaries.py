@@ -98,8 +98,8 @@ class Grouping:
         by = [field(owner, name.strip()) for name in group.split(",")] if group.strip() else []
         if not by and not measure:
             return None
-        total = next((name for name in TOTALS if name == (measure or "count")), None)
-        if total is None:
+        totals: dict[str, Measured] = {name: name for name in TOTALS}
+        if (total := totals.get(measure or "count")) is None:
             raise InvalidQuery(f"no total {safe_repr(measure)}: expected one of {', '.join(TOTALS)}")
         if total != "count" and not of:
             raise InvalidQuery(f"{total}: name the field, as in of=price")

@@ -60,6 +60,7 @@ def test_what_show_writes_is_imported(place: str, form: str, capsys: pytest.Capt
         assert store.check().ok
     refused = ended(capsys, "import", place, "Part", str(file), code=Exit.FINDINGS)
     assert "Part.key('a', 1): the entity exists already" in refused.replace('"', "'")
+    assert refused.endswith("--upsert replaces what is there already\n")
     assert json.loads(ended(capsys, "import", place, "Part", str(file), "--upsert", "--json")) == {
         "ok": True,
         "written": 3,

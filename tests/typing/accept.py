@@ -848,6 +848,21 @@ def accounts() -> None:
     assert_type(tm.status("azure://shop", prefix="Staging").frozen, datetime | None)
 
 
+async def variants(store: tm.Store, other: tm.AsyncStore) -> None:
+    monthly = Product.variant("202611")
+    assert_type(monthly, type[Product])
+    store.use(monthly, DailyClimate.variant("202611"))
+    await other.use(monthly)
+    assert_type(store.query(monthly).where(Product.name == "Dune", monthly.name == "x").first(), Product | None)
+    assert_type(store[monthly.key("books", "b-1")], Product)
+    store.drop(monthly)
+
+
+async def copies(store: tm.Store, other: tm.AsyncStore) -> None:
+    assert_type(tm.copy(store, store, only=[Product, Product.variant("1")]), tm.reports.CopyReport)
+    assert_type(await tm.copy_async(other, other, only=(Product,), progress=True), tm.reports.CopyReport)
+
+
 async def drops(store: tm.Store, other: tm.AsyncStore) -> None:
     store.drop(Product)
     await other.drop(Product, progress=True)

@@ -426,6 +426,20 @@ def accounts() -> None:
     tm.open_async("azure://shop", models=[Product], adopt={"Products": True})  # type: ignore[arg-type]
 
 
+def variants(store: tm.Store) -> None:
+    Product.variant(202611)  # type: ignore[arg-type]
+    Product.variant()  # type: ignore[call-arg]
+    store.use([Product])  # type: ignore[arg-type]
+    store.use("Product")  # type: ignore[arg-type]
+    store.use(models=[Product])  # type: ignore[call-arg]
+
+
+def copies(store: tm.Store) -> None:
+    tm.copy(store, store, only=Product)  # type: ignore[arg-type]
+    tm.copy(store, store, only=[DailyClimate])  # type: ignore[list-item]
+    tm.copy(store, store, only=["Product"])  # type: ignore[list-item]
+
+
 def drops(store: tm.Store) -> None:
     store.drop(DailyClimate)  # type: ignore[arg-type]
     store.drop("Product")  # type: ignore[arg-type]

@@ -246,6 +246,16 @@ class AzureEngine:
             self.driver, self._name, classes, self._table, self.timeout, times, read_only=self.read_only, own=True
         )
 
+    def declared(self) -> Schema | None:
+        """Return the opened classes that can be used; None if they are those of the catalogue."""
+        return self.run(self.current.look()).schema if self._own_since is None else None
+
+    def extend(self, schema: Schema) -> None:
+        """Go on with further classes."""
+        check_models(schema, self._table)
+        self.run(self.current.extend(schema))
+        self.schema = schema
+
     def _check_writable(self) -> None:
         if self.read_only:
             raise StoreReadOnly(f"{self._name} was opened with read_only=True; open it without that to write")
