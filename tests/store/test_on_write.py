@@ -230,6 +230,18 @@ def test_a_rule_sees_the_time_of_its_write(store: tm.Store) -> None:
         assert max(one.updated for one in store.query(Ruled).allow_scan()) > before
 
 
+def test_variants_set_it_of_their_own() -> None:
+    second = Doc.variant("2")
+    with tm.open(":memory:", models=[second]) as store:
+        store.insert(doc := second("Oslo", "a"))
+        before = CLOCK.now
+        store.merge(second.key("Oslo", "a"), n=3)
+        store.insert_columns(second, {"site": ["Oslo"], "id": ["b"]})
+        assert doc.updated <= before < min(one.updated for one in store.query(second.by_updated()))
+        with pytest.raises(tm.InvalidEntity, match="it is set at each write"):
+            doc.updated = BEGIN
+
+
 def test_tasks_set_it() -> None:
     async def main() -> None:
         async with tm.open_async(":memory:", models=MODELS) as store:
