@@ -6,7 +6,7 @@ Each call is that of a `Store`, made in a thread (`tablemapper.workers`), so tha
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypeVar, cast, overload
@@ -141,6 +141,12 @@ class AsyncStore(AsyncFacade[Store], KeyedVerbs):
     update: Final = awaited(Store.update)
     clear: Final = awaited(Store.clear)
     drop: Final = awaited(Store.drop, long=True)
+
+    async def use(self, *models: type[Record]) -> None:
+        """Open further classes in the open store; as `Store.use`."""
+        await self._workers.run(partial(self._sync.use, *models))
+        self._operations.follow()
+
     move: Final = awaited(Store.move)
     insert_columns: Final = awaited(Store.insert_columns, long=True)
     upsert_columns: Final = awaited(Store.upsert_columns, long=True)
@@ -316,7 +322,14 @@ class AsyncStore(AsyncFacade[Store], KeyedVerbs):
     backup: Final = awaited(Store.backup, long=True)
 
 
-async def copy_async(source: AsyncStore, target: AsyncStore, /, *, progress: ProgressOption = False) -> CopyReport:
+async def copy_async(
+    source: AsyncStore,
+    target: AsyncStore,
+    /,
+    *,
+    only: Sequence[type[Entity]] | None = None,
+    progress: ProgressOption = False,
+) -> CopyReport:
     """Make the entities of one store those of another, in a thread; as `copy`.
 
     A task that is cancelled ends it between two steps: what is written stays, and the next call goes on from there.
@@ -324,6 +337,7 @@ async def copy_async(source: AsyncStore, target: AsyncStore, /, *, progress: Pro
     Args:
         source: it is only read.
         target: a store with the same classes; what only it has is deleted.
+        only: as for `copy`.
         progress: True for a bar, or a function, which is called in another thread.
 
     Raises:
@@ -335,7 +349,7 @@ async def copy_async(source: AsyncStore, target: AsyncStore, /, *, progress: Pro
                 f"copy_async: expected two open AsyncStores, got {safe_repr(store)}; of two Stores: tm.copy(source, target)"
             )
     cancellation = Cancellation()
-    call = partial(copy, source._sync, target._sync, progress=cancellation.progress(progress))
+    call = partial(copy, source._sync, target._sync, only=only, progress=cancellation.progress(progress))
     slow = source if target._workers.quick_reads else target  # (what asks an account can end between two requests)
     return await slow._workers.run_until(cancellation, call)
 

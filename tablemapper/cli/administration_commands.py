@@ -19,7 +19,18 @@ from ..store.administration import copy as copy_stores
 from ..store.builds import HOLD, REST
 from ..store.opening import open as open_store
 from ..store.store import Store
-from .app import Json, Models, Scripts, StoreArgument, existing, existing_file, load_models, located, title_of
+from .app import (
+    Json,
+    Models,
+    Scripts,
+    StoreArgument,
+    existing,
+    existing_file,
+    find_class,
+    load_models,
+    located,
+    title_of,
+)
 from .output import Exit, show, table
 
 Hold = Annotated[float, Parameter(help="the length of a transaction in seconds; other writers wait no longer")]
@@ -182,7 +193,20 @@ def backup(place: StoreArgument, copy: Path, /, *, models: Models | None = None,
     return show({"ok": True, "copy": str(copy)}, f"{copy}: a copy of {title_of(place)}", json=json)
 
 
-def copy(source: StoreArgument, target: StoreArgument, /, *, models: Models, json: Json = False) -> Exit:
+def copy(
+    source: StoreArgument,
+    target: StoreArgument,
+    /,
+    *,
+    models: Models,
+    only: Annotated[
+        list[str] | None,
+        Parameter(
+            name="--class", help="a class that is copied, with what is maintained from it; without it, all", negative=""
+        ),
+    ] = None,
+    json: Json = False,
+) -> Exit:
     """Make the entities of one store those of another, which is created if there is none: a file or an account, either way.
 
     It writes only what differs, and deletes what only the target has.
@@ -191,7 +215,8 @@ def copy(source: StoreArgument, target: StoreArgument, /, *, models: Models, jso
         _open(source, models) as source_store,
         open_store(**located(target), models=load_models(models)) as target_store,
     ):
-        report = copy_stores(source_store, target_store, progress=not json)
+        classes = None if only is None else [find_class(source_store, name) for name in only]
+        report = copy_stores(source_store, target_store, only=classes, progress=not json)
     return show(report, json=json)
 
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
 from cyclopts.argument import ArgumentCollection
@@ -20,6 +20,9 @@ from ..entities.entity import Record
 from ..errors import InvalidModel, InvalidQuery, NotAStore, TableMapperError, notes_of, safe_repr
 from ..limits import check_table_name
 from .output import Exit, fail, prepare_streams
+
+if TYPE_CHECKING:  # (help needs no engine)
+    from ..store.store import Store
 
 _PROJECT = Toml(
     "pyproject.toml",
@@ -293,3 +296,18 @@ def load_models(name: str) -> list[type[Record]]:
     if not models:
         raise InvalidModel(f"{name} holds no models; name the module that declares the entity classes")
     return models
+
+
+def find_class(store: Store, name: str) -> type[Any]:
+    """Return a class of a store by its name.
+
+    Raises:
+        InvalidQuery: there is none.
+    """
+    cls = store.classes.get(name)
+    if cls is None:
+        if (reason := store.uncompiled.get(name)) is not None:
+            why = reason.partition("\n")[0]
+            raise InvalidQuery(f"{name} cannot be read without its class: {why}; name the models: --models")
+        raise InvalidQuery(f"no class {safe_repr(name)} in this store; there are {', '.join(store.classes) or 'none'}")
+    return cls

@@ -29,9 +29,9 @@ from ..interchange.json import from_dict, from_json, to_dict
 from ..interchange.parsing import assignment, condition, key, plain_value
 from ..store.opening import open as open_store
 from ..store.store import Store
-from .app import Json, Models, StoreArgument, existing, failure, load_models
+from .app import Json, Models, StoreArgument, existing, failure, find_class, load_models
 from .output import Exit, show
-from .query_commands import Scan, Where, entity_table, find_class
+from .query_commands import Scan, Where, entity_table
 
 Name = Annotated[str, Parameter(name="CLASS", help="the name of the class")]
 Values = Annotated[str, Parameter(allow_leading_hyphen=True, help="the values of the key")]

@@ -10,7 +10,7 @@ from ..planning.plan import Plan
 from ..planning.projection import RowLayout
 from ..planning.ranges import BoundPlan
 from ..progress import Meter
-from ..schema.model import Model
+from ..schema.model import Model, Schema
 from ..schema.rows import Row
 from .protocol import Batch, Engine
 
@@ -130,6 +130,23 @@ class SupportsBackup(Protocol):
 
     def backup(self, path: str, meter: Meter) -> None:
         """Write a copy of one state of the store to a new file."""
+        ...
+
+
+@runtime_checkable
+class ExtendsSchema(Protocol):
+    """An engine that takes more classes while it is open."""
+
+    def declared(self) -> Schema | None:
+        """Return the opened classes, without those that were dropped since; None if they are those of the catalogue."""
+        ...
+
+    def extend(self, schema: Schema) -> None:
+        """Go on with further classes, which are opened; what runs goes on.
+
+        Raises:
+            SchemaMismatch: the store holds something else.
+        """
         ...
 
 

@@ -31,7 +31,7 @@ from .fields import FIELD, Field, FieldModel, FieldOptions, Measure
 from .index import Index
 from .key import Key
 
-_METHODS = frozenset({"key", "mro", "replace", "self"})
+_METHODS = frozenset({"key", "mro", "replace", "self", "variant"})
 _GENERATED = frozenset({"__init__", "__new__", "__setattr__", "__delattr__", "__getstate__", "__setstate__"})
 _DECLARATION_TYPES = (FieldOptions, Measure, Key, Index)
 _FAULTY = object()
@@ -168,6 +168,8 @@ def read_body(
     declarations = {k: body.pop(k) for k, v in list(body.items()) if isinstance(v, Key | Index)}
     faults += [f"{k} {fault}" for k, value in declarations.items() for fault in _shape(value)]
     fields = dict(_inherited(bases))
+    own_names = {*body, *annotations_of(body), *declarations}
+    declarations = {k: v for k, v in dict(_lent_declarations(bases)).items() if k not in own_names} | declarations
     annotations = dict(_evaluated(name, body, faults))
     for field_name, annotation in annotations.items():
         option = specifiers.pop(field_name, None)
@@ -243,6 +245,12 @@ def _inherited(bases: tuple[Any, ...]) -> Iterator[tuple[str, FieldModel]]:
         if isinstance(declaration := base.__dict__.get("__declaration__"), AbstractDeclaration):
             for model in declaration.fields:
                 yield model.name, model
+
+
+def _lent_declarations(bases: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
+    for base in reversed(bases):
+        if isinstance(declaration := base.__dict__.get("__declaration__"), AbstractDeclaration):
+            yield from declaration.lent.items()
 
 
 def _evaluated(name: str, body: dict[str, Any], faults: list[str]) -> Iterator[tuple[str, Any]]:
@@ -341,8 +349,8 @@ def _field(
         annotation = known_to_msgspec(annotation, optional=optional)
     return FieldModel(
         name=name, property=settings.name if isinstance(settings.name, str) else name, type=kind, annotation=annotation,
-        optional=optional, constraint=constraint, default=default, factory=settings.factory, stored=settings.stored,
-        kw_only=bool(settings.kw_only), validator=settings.validator, measure=measure,
+        optional=optional, constraint=constraint, default=default, factory=settings.source, stored=settings.stored,
+        kw_only=settings.by_name, validator=settings.validator, measure=measure, on_write=settings.on_write,
     )  # fmt: skip
 
 
@@ -402,6 +410,11 @@ def _option_faults(name: str, settings: FieldOptions) -> Iterator[str]:
         yield "give a default or a factory, not both"
     if factory is not None and not callable(factory):
         yield f"factory={safe_repr(factory)} cannot be called; give a function, as in factory=list"
+    if (on_write := settings.on_write) is not None:
+        if settings.default is not attrs.NOTHING or factory is not None or validator is not None:
+            yield "on_write= gives the value; give no default, factory or validator"
+        if not callable(on_write):
+            yield f"on_write={safe_repr(on_write)} cannot be called; give a function, as in on_write=now"
     if not isinstance(settings.name, str | None):
         yield f"name={safe_repr(settings.name)}: the name of a property is text"
     for function in validator if isinstance(validator, list | tuple) else [] if validator is None else [validator]:

@@ -363,6 +363,7 @@ AWAITED: Mapping[str, frozenset[str]] = {
             "run",
             "clear",
             "drop",
+            "use",
             "insert_many",
             "insert_columns",
             "upsert_columns",

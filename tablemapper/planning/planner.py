@@ -14,7 +14,7 @@ from typing import Any
 import attrs
 
 from ..datetime_types import Builtin
-from ..entities.declaration import IndexModel
+from ..entities.key_and_indexes import IndexModel
 from ..errors import InvalidQuery, ScanRefused
 from ..expressions.tree import Attr, Compare, Contains, In, IsNull, Not, Order, Parameter, SameText
 from ..keys.template import Slot, Template

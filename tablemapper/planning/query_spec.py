@@ -48,8 +48,7 @@ class QueryShape:
     lacking: Mapping[str, Collection[str] | None] = {}
     """The fields that indexes are declared to hold, and do not, by the name of the index; None: its rows are no answer."""
     part: tuple[str | None, bool] | None = None
-    """The index (None: the key) that a part of a query is a part of, and whether that is one partition; None if this is
-    a whole query."""
+    """The index (None: the key) that a part of a query is of, and whether that is one partition; None: it is whole."""
 
 
 @attrs.define(eq=False)  # (not frozen: one is built for each call of a query, three times as fast)
@@ -78,6 +77,11 @@ class QuerySpec:
         """Return the question with more conditions."""
         # (attrs.evolve takes 5 times as long.)
         return QuerySpec(self.model, self.range, self.where + where, *_later_fields(self))
+
+    @property
+    def unordered(self) -> QuerySpec:
+        """The question without an order."""
+        return attrs.evolve(self, order=()) if self.order else self
 
     def parts(self) -> tuple[Hashable, list[Any]]:
         """Return the part that queries share which differ in their constants only, and the constants."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, count
 from typing import Any
 
-from ..entities.declaration import index_table
+from ..entities.key_and_indexes import index_table
 from ..expressions.tree import Attr, Compare, In, Leaf, Order, Parameter
 from ..keys.template import Template
 from ..limits import check_table_name

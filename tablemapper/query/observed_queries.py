@@ -184,7 +184,7 @@ class _ObservedMixed(_Observed, MixedQuery[Any, Any, Any]):
     __slots__ = ()
 
     def _plain(self) -> MixedQuery[Any, Any, Any]:
-        return MixedQuery(self._plans, self._members, self._where)
+        return MixedQuery(self._plans, self._members, self._where, self._base)
 
     def _classes(self) -> list[ClassResults[Any]]:
         return [member.query for member in self._members]
@@ -225,7 +225,7 @@ for _kind in (_ObservedQuery, _ObservedRows):
 def observed(query: Any) -> Any:
     """Return a query that reports its calls; its plans must be `ObservedPlans`."""
     if isinstance(query, MixedQuery):
-        return _ObservedMixed(query._plans, query._members, query._where)
+        return _ObservedMixed(query._plans, query._members, query._where, query._base)
     return _ObservedQuery(query._plans, query._spec)
 
 

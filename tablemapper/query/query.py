@@ -147,7 +147,7 @@ class ClassResults(Splittable[T_co]):
             ScanRefused: no key or index bounds the query.
             QueryStopped: it used up its budget.
         """
-        return Rows[Any](self._plans, attrs.evolve(self._spec, order=()), ()).first() is not None
+        return Rows[Any](self._plans, self._spec.unordered, ()).first() is not None
 
     def count(self) -> int:
         """Return the number of results.
@@ -156,7 +156,7 @@ class ClassResults(Splittable[T_co]):
             ScanRefused: no key or index bounds the query.
             QueryStopped: it used up its budget.
         """
-        lean = Rows[Any](self._plans, attrs.evolve(self._spec, order=()), ())
+        lean = Rows[Any](self._plans, self._spec.unordered, ())
         limit = self._spec.limit
         if self._spec.budget is not None:
             return sum(1 for _ in lean)
@@ -502,7 +502,7 @@ class Query(ClassResults[E]):
             return aggregate.states(self._plans.reads)
         spec = self._spec
         if spec.limit is None:
-            spec = attrs.evolve(spec, order=())
+            spec = spec.unordered
             sorts = self._plans.engine.capabilities.sorts  # (else to read all is all that is possible)
             if sorts and not by and isinstance(measure, Attr) and slot.ordered:
                 return self._extreme(slot, measure.asc() if measured == "min" else measure.desc())

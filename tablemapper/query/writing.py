@@ -23,6 +23,7 @@ import attrs
 import msgspec
 
 from ..codegen import Names, compile_functions
+from ..edits.assignments import Assignments, assignments
 from ..engines.current_transaction import check_outside
 from ..engines.protocol import Engine, NoteConflict, Operation, restore_rows
 from ..entities.entity import key_of
@@ -44,10 +45,9 @@ from ..planning.projection import ENTITIES
 from ..planning.query_spec import QuerySpec, query_form
 from ..planning.ranges import BoundPlan
 from ..progress import Meter, ProgressOption, start_meter
-from ..schema.assignments import Assignments, assignments
 from ..schema.maintenance import maintenance
 from ..schema.model import Model, writable
-from ..schema.rows import Row, same_rows
+from ..schema.rows import Row
 from .checkpoint import Checkpoint, check_name
 from .pages import query_identity
 
@@ -124,7 +124,7 @@ class WriteByQuery:
         verb = doing.partition("(")[0]
         check_outside(self.engine, verb)
         if spec.limit is None:
-            spec = attrs.evolve(spec, order=())  # (an order matters only with a limit)
+            spec = spec.unordered  # (an order matters only with a limit)
         prepared, bound = self.plans.find(spec, None)
         self.plans.warn_of_scan(prepared, bound, lambda: query_text, spec.limit)
         checkpoint = None
@@ -390,9 +390,9 @@ def _by_assignments(changes: Assignments) -> Work:
     def work(entity: Any) -> Operation:
         model, row = changes.model, entity._row
         if type(entity) is model.cls:
-            changes.apply(entity)
-            return _replacing(model, row, entity)
-        new = changes.applied(row)
+            changes.at_write().apply(entity)
+            return _replacing(model, row, model.to_row(entity), entity)
+        new = changes.at_write().applied(row)
         return Operation("replace", model, row[0], row[1], new=new, old=row, etag=row[2])
 
     return work
@@ -435,15 +435,13 @@ def by_function(model: Model, change: Callable[[Any], Any] | None) -> Work:
             fault = f"the function changed its key to {key_of(new_entity)[1:]}; store.move(entity, new_key) does that"
         if fault is not None:
             raise InvalidEntity(f"{model.name} {row[:2]}", [fault])
-        operation = _replacing(model, row, new_entity)
-        assert operation.new is not None
-        return None if same_rows(operation.new[3:], row[3 : len(operation.new)]) else operation
+        new = model.to_written_row(new_entity)
+        return None if model.same(new, row) else _replacing(model, row, new, new_entity)
 
     return work
 
 
-def _replacing(model: Model, row: Row, entity: Any) -> Operation:
-    new = model.to_row(entity)
+def _replacing(model: Model, row: Row, new: Row, entity: Any) -> Operation:
     return Operation("replace", model, row[0], row[1], new=new, old=row, etag=row[2], entity=entity)
 
 

@@ -298,9 +298,8 @@ _ANNOTATIONS: dict[str, Any] = {
 def annotation(form: FieldSpec) -> Any:
     """Return a type that stores the values of a field as they are stored; what is nested is not looked into."""
     name, is_list = form.type, form.type.startswith("list[")
-    kind = _ANNOTATIONS.get(name[5:-1] if is_list else name, _ANYTHING)
-    if form.members is not UNSET:
-        kind = cast(Any, Literal)[tuple(form.members)]
+    value_kind = _ANNOTATIONS.get(name[5:-1] if is_list else name, _ANYTHING)
+    kind = value_kind if form.members is UNSET else cast(Any, Literal)[tuple(form.members)]
     return list.__class_getitem__(kind) if is_list else kind
 
 

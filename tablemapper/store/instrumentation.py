@@ -70,9 +70,16 @@ class ObservedStore(Store):
         super().__init__(engine, limits=limits)
 
     def _use(self, engine: Engine) -> None:
-        super()._use(engine)
         self._plain = Store(engine, limits=self._limits)
-        self._plans = ObservedPlans(engine, self._observer)
+        super()._use(engine)
+
+    def _take_classes(self) -> None:
+        super()._take_classes()
+        self._plans = ObservedPlans(self._engine, self._observer)
+
+    def _follow(self) -> None:
+        super()._follow()
+        self._plain._follow()  # noqa: SLF001  (of its own class)
 
     def _begin(self, verb: str, args: tuple[Any, ...]) -> tuple[Call, Store, tuple[Any, ...]]:
         """Return the call; of what it gets first it has its class, if that is an entity, a key, a class or a stream."""
@@ -82,6 +89,11 @@ class ObservedStore(Store):
         model = _names(_class_of(args[0])) if args else None
         path = f"{model}.key" if model is not None and not isinstance(args[0], type) else None
         return self._observer.call("get" if verb == "__getitem__" else verb, model, path), self._plain, args
+
+    def use(self, *models: type[Record]) -> None:
+        work, arguments = super().use, tuple[object, ...](models)
+        names = _names(cls for cls in arguments if isinstance(cls, type))
+        self._observer.call("use", names).run(lambda _: work(*models))
 
     def get_many(self, keys: Any, /) -> list[Any]:
         def work(call: Call) -> list[Any]:

@@ -17,6 +17,7 @@ from ..engines.current_transaction import check_outside
 from ..engines.optional_protocols import ClearsClasses, ReopensOnChange
 from ..engines.protocol import Engine
 from ..entities.aggregates import Aggregate, kept_field
+from ..entities.declaration import is_base
 from ..entities.entity import Entity, Record, key_of, refusal, stored_row
 from ..entities.index import IndexRange
 from ..entities.key import KeyOf
@@ -24,10 +25,11 @@ from ..errors import InvalidEntity, InvalidQuery, PreconditionFailed, safe_repr
 from ..execution.prepared import PlanCache
 from ..expressions.foreign_names import refuse_foreign_names
 from ..expressions.tree import Assignment, Predicate
+from ..guidance.advisor import log_advice
 from ..keys.canonical import is_key
 from ..keys.composite_times import decode
 from ..planning.query_spec import QuerySpec
-from ..query.mixed import MixedQuery, mixed
+from ..query.mixed import MixedQuery, mixed, over_base
 from ..query.partitions import Partition, equalities, partition_key
 from ..query.query import Query
 from ..query.writing import by_function
@@ -85,9 +87,19 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         """Answer with an engine from now on."""
         self._engine = engine
         self._operations = Operations(engine, limits=self._limits)
-        self._models = engine.schema.by_class
-        self._plans = PlanCache(engine)
-        self._spec = {model.cls: QuerySpec(model) for model in engine.schema.models}
+        self._take_classes()
+
+    def _take_classes(self) -> None:
+        self._plans = PlanCache(self._engine)
+        self._spec = {model.cls: QuerySpec(model) for model in self._engine.schema.models}
+        self._models = self._engine.schema.by_class
+
+    def _follow(self) -> None:
+        """Answer with the classes that the engine has by now; what runs, as a stream that is written, does so, too."""
+        self._operations.follow()
+        self._take_classes()
+        if self._limits == "azure":
+            log_advice(self._engine.schema)
 
     @property
     def classes(self) -> Mapping[str, type[Record]]:
@@ -175,7 +187,7 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         return self._engine.get(*self._operations.key(key)) is not None
 
     @overload
-    def query(self, what: type[R], /) -> Query[R]: ...
+    def query(self, what: type[R], /) -> Query[R]: ...  # (of a base a mixed query, which refuses what it lacks)
     @overload
     def query(self, what: IndexRange[R], /) -> Query[R]: ...
     @overload
@@ -190,14 +202,16 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         """Return a query over the entities of a class, or over a range of an index: ``Product.by_name("Dune")``.
 
         Several classes of one table can be queried together: ``store.query(Employee, Department)`` returns the
-        entities of both, in row order.
+        entities of both, in row order. A class without ``table=`` stands for all of the store's classes that are derived
+        from it, in whatever tables: ``store.query(Animal)`` returns each entity as an object of its own class, in the
+        order of the keys. Such a query has no totals, columns or writes.
 
         Args:
             what: a class, or an index called with its leading values.
             others: further classes of the same table.
 
         Raises:
-            InvalidQuery: they are not classes, or not of the same table.
+            InvalidQuery: they are not classes, or not of the same table; or the store has no class of the base.
             InvalidEntity: the store was not opened with one of them.
         """
         if isinstance(what, type) and not others and (spec := self._spec.get(what)) is not None:
@@ -205,6 +219,8 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         if isinstance(what, IndexRange) and not others:
             return Query(self._plans, QuerySpec(self._operations.model(what.entity), what))
         models = []
+        if is_base(what) and not others:
+            return over_base(self._plans, what, self._engine.schema.models)
         for one in (what, *others):
             if isinstance(one, IndexRange):
                 raise InvalidQuery(
@@ -214,6 +230,8 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
                 known = self._engine.schema.models[0].name
                 mend = f"{known}).where(…" if isinstance(one, Predicate) else known
                 raise InvalidQuery(f"expected an entity class, as in store.query({mend}), got {safe_repr(one)}")
+            if is_base(one):
+                raise InvalidQuery(f"query: {one.__name__} has no table; query it alone, or name classes that have one")
             models.append(self._operations.model(one))
         return mixed(self._plans, models)
 

@@ -8,8 +8,8 @@ from functools import lru_cache
 from textwrap import dedent
 from typing import Any
 
-from ..entities.declaration import IndexModel
 from ..entities.entity import Record, stored_row
+from ..entities.key_and_indexes import IndexModel
 from ..errors import TableMapperError
 from ..expressions.python_source import walk
 from ..guidance.advisor import advise

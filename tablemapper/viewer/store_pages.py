@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import attrs
 
+from ..datetime_types import Builtin
 from ..diagrams.markup import text
 from ..diagrams.svg import svg
 from ..diagrams.trees import trees_of
@@ -26,7 +27,7 @@ _PARTITIONS = 50
 
 
 def _utc_now() -> datetime:
-    return datetime.now(UTC)
+    return Builtin.datetime.now(UTC)
 
 
 class TimedCache:

@@ -327,7 +327,7 @@ def _type(field: Any) -> str:
 
 def _default(field: Any) -> str:
     if field.factory is not None:
-        return "made anew"
+        return "made anew" if field.on_write is None else "made at each write"
     return "" if field.default is attrs.NOTHING else safe_repr(field.default)
 
 

@@ -46,7 +46,13 @@ def test_no_engine_has_a_stub_of_what_it_does_not_do() -> None:
     }
     sqlite = {*implemented[SqliteEngine], *implemented[SqliteReads]}
     assert OPTIONAL.keys() - sqlite == {"RecoversWrites"}
-    assert implemented[AzureEngine] == ["DropsClasses", "RecoversWrites", "ReopensOnChange"]
+    assert implemented[AzureEngine] == [
+        "ClearsClasses",
+        "DropsClasses",
+        "ExtendsSchema",
+        "RecoversWrites",
+        "ReopensOnChange",
+    ]
     assert implemented[DictEngine] == ["LoadsAtOnce"]
     assert implemented[AzureReads] == implemented[DictReads] == []
 

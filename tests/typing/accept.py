@@ -848,6 +848,65 @@ def accounts() -> None:
     assert_type(tm.status("azure://shop", prefix="Staging").frozen, datetime | None)
 
 
+async def variants(store: tm.Store, other: tm.AsyncStore) -> None:
+    monthly = Product.variant("202611")
+    assert_type(monthly, type[Product])
+    store.use(monthly, DailyClimate.variant("202611"))
+    await other.use(monthly)
+    assert_type(store.query(monthly).where(Product.name == "Dune", monthly.name == "x").first(), Product | None)
+    assert_type(store[monthly.key("books", "b-1")], Product)
+    store.drop(monthly)
+
+
+async def copies(store: tm.Store, other: tm.AsyncStore) -> None:
+    assert_type(tm.copy(store, store, only=[Product, Product.variant("1")]), tm.reports.CopyReport)
+    assert_type(await tm.copy_async(other, other, only=(Product,), progress=True), tm.reports.CopyReport)
+
+
 async def drops(store: tm.Store, other: tm.AsyncStore) -> None:
     store.drop(Product)
     await other.drop(Product, progress=True)
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Stamped(tm.Entity):
+    updated: tm.Field[datetime] = tm.field(on_write=now)
+    by: tm.Field[str | None] = tm.field(on_write=lambda: "ann", name="UpdatedBy", init=False)
+
+
+class Animal(Stamped):
+    id: tm.Field[str]
+    age: tm.Field[int]
+
+    key = tm.Key[str](partition="{id}")
+    old = tm.Index[int, datetime](partition="{age}", row="{updated}", where=lambda a: a.age >= 10)
+
+
+class Dog(Animal, table="Dogs"):
+    walks: tm.Field[int] = tm.field(default=2)
+
+
+class Cat(Animal, table="Cats"): ...
+
+
+async def families(store: tm.Store, tasks: tm.AsyncStore) -> None:
+    assert_type(Dog("Rex", 3, 2).updated, datetime)
+    assert_type(Dog("Rex", 3).by, str | None)
+    assert_type(Dog.key("Rex"), tm.KeyOf[Dog])
+    assert_type(store[Dog.key("Rex")], Dog)
+    assert_type(Cat.old(10), tm.types.IndexRange[Cat])
+    assert_type(store.query(Cat.old(10, now())).first(), Cat | None)
+    animals = store.query(Animal).where(Animal.age > 3, Animal.updated < now()).order_by(Animal.age.desc())
+    assert_type(animals, tm.Query[Animal])
+    for animal in animals:
+        assert_type(animal, Animal)
+        assert_type(animal.age, int)
+        if isinstance(animal, Dog):
+            assert_type(animal.walks, int)
+    assert_type(animals.page(10).items, list[Animal])
+    assert_type(tasks.query(Animal).where(Animal.age > 3), tm.types.AsyncQuery[Animal])
+    assert_type(await tasks.query(Animal).list(), list[Animal])
+    assert_type(store.merge(Dog.key("Rex"), age=4, returning=True), Dog)

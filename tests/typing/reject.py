@@ -9,10 +9,13 @@ import tablemapper as tm
 from tablemapper.testing import Clock, entities, keys
 
 from .accept import (
+    Animal,
     Article,
     Bounded,
+    Cat,
     DailyClimate,
     Department,
+    Dog,
     Employee,
     Headcount,
     Product,
@@ -25,6 +28,7 @@ from .accept import (
     label,
     labels,
     new,
+    now,
     old,
     several,
 )
@@ -422,7 +426,36 @@ def accounts() -> None:
     tm.open_async("azure://shop", models=[Product], adopt={"Products": True})  # type: ignore[arg-type]
 
 
+def variants(store: tm.Store) -> None:
+    Product.variant(202611)  # type: ignore[arg-type]
+    Product.variant()  # type: ignore[call-arg]
+    store.use([Product])  # type: ignore[arg-type]
+    store.use("Product")  # type: ignore[arg-type]
+    store.use(models=[Product])  # type: ignore[call-arg]
+
+
+def copies(store: tm.Store) -> None:
+    tm.copy(store, store, only=Product)  # type: ignore[arg-type]
+    tm.copy(store, store, only=[DailyClimate])  # type: ignore[list-item]
+    tm.copy(store, store, only=["Product"])  # type: ignore[list-item]
+
+
 def drops(store: tm.Store) -> None:
     store.drop(DailyClimate)  # type: ignore[arg-type]
     store.drop("Product")  # type: ignore[arg-type]
     store.drop(Product, timeout=5)  # type: ignore[call-arg]
+
+
+def families(store: tm.Store) -> None:
+    Dog("Rex", 3, updated=now())  # type: ignore[call-arg]
+    Dog("Rex")  # type: ignore[call-arg]
+    Dog.key(5)  # type: ignore[arg-type]
+    Cat.old("x")  # type: ignore[arg-type]
+    store.query(Animal).where(Product.price > Decimal(1))  # type: ignore[arg-type]
+    store.query(Animal).first().walks  # type: ignore[union-attr]
+    store.get(Animal)  # type: ignore[arg-type]
+
+
+class Unstamped(tm.Entity):
+    at: tm.Field[datetime] = tm.field(on_write=lambda: 5)  # type: ignore[arg-type, return-value]
+    by: tm.Field[str] = tm.field(on_write=lambda: "ann", default="x")  # type: ignore[call-overload]

@@ -26,12 +26,22 @@ from .dropping import abandoned, clearing_of, deleted, erased
 from .reading.scans import is_index_row
 from .recovery import waited
 from .tables.driver import Effects, read, server_time, side_by_side
-from .tables.reserved_names import BASE_PARTITION, BASE_ROW, CLAIM, HIDDEN, HIDDEN_PREFIX, STATE, fresh_table, is_known
+from .tables.reserved_names import (
+    BASE_PARTITION,
+    BASE_ROW,
+    CLAIM,
+    HIDDEN,
+    HIDDEN_PREFIX,
+    OP,
+    STATE,
+    fresh_table,
+    is_known,
+)
 from .tables.service import PARTITION, ROW, Entity, EntityPage, QueryEntities
 
 ROW_BY_ROW = 20_000
 """So many entities are deleted in less time than all programs need to know of a change."""
-_SELECTED = (PARTITION, ROW, HIDDEN_PREFIX, STATE, BASE_PARTITION, BASE_ROW, "state", "op")
+_SELECTED = (PARTITION, ROW, HIDDEN_PREFIX, OP, STATE, BASE_PARTITION, BASE_ROW, "state", "op")
 """What tells the rows of this library from those of others."""
 
 
@@ -124,13 +134,16 @@ def _counted(classes: OpenClasses, tables: Collection[str], name: str, timeout: 
 
 
 def _counted_in(classes: OpenClasses, table: str, model: Model, timeout: float) -> Effects[int | None]:
-    """Return how many entities of a class are in a table; None if it has rows of other programs."""
+    """Return how many entities of a class are in a table; None if it has rows, or entities, that other programs wrote.
+
+    These call the table by its name, which the new one has not.
+    """
     find, count = QueryEntities(table, select=_SELECTED), 0
     models = [sharing for sharing in classes.models if sharing.table == table]
     while True:
         page: EntityPage = yield from read(find, timeout)
         for entity in page.entities:
-            if model in models and classes.is_of(model, entity):
+            if model in models and OP in entity and classes.is_of(model, entity):
                 count += 1
             elif not _is_ours(classes, models, entity):
                 return None
@@ -147,7 +160,8 @@ def _is_ours(classes: OpenClasses, models: Collection[Model], entity: Entity) ->
         return is_index_row(entity, outer=True)
     if HIDDEN[0] <= entity[ROW] < HIDDEN[1]:
         return is_known(entity)
-    return HIDDEN_PREFIX in entity or any(classes.is_of(model, entity) for model in models)
+    aggregates = [model for model in models if model.aggregate is not None]
+    return HIDDEN_PREFIX in entity or any(classes.is_of(model, entity) for model in aggregates)
 
 
 # ---------------------------------------------------------------------------------------------- what is published

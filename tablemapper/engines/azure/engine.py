@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from ...catalogue.freeze import check_thawed
 from ...catalogue.zone_rules import outdated
-from ...entities.declaration import IndexModel
+from ...entities.key_and_indexes import IndexModel
 from ...errors import StoreClosed, StoreReadOnly
 from ...limits import MAX_KEY_UNITS, utf16_units
 from ...planning.capabilities import Capabilities
@@ -245,6 +245,16 @@ class AzureEngine:
         return AzureEngine(
             self.driver, self._name, classes, self._table, self.timeout, times, read_only=self.read_only, own=True
         )
+
+    def declared(self) -> Schema | None:
+        """Return the opened classes that can be used; None if they are those of the catalogue."""
+        return self.run(self.current.look()).schema if self._own_since is None else None
+
+    def extend(self, schema: Schema) -> None:
+        """Go on with further classes."""
+        check_models(schema, self._table)
+        self.run(self.current.extend(schema))
+        self.schema = schema
 
     def _check_writable(self) -> None:
         if self.read_only:

@@ -21,7 +21,7 @@ from ...catalogue.invariants import contradictions
 from ...catalogue.registration import rebuilt, ruled_anew
 from ...catalogue.transitions import BackwardConversion
 from ...catalogue.zone_rules import outdated
-from ...errors import CorruptStore, EntityNotFound, PreconditionFailed, SchemaMismatch
+from ...errors import CorruptStore, EntityNotFound, PreconditionFailed, SchemaMismatch, StoreReadOnly
 from ...planning.capabilities import Capabilities
 from ...progress import Meter
 from ...schema.aggregate_model import Delta
@@ -39,7 +39,7 @@ from .file.database import File
 from .file.opening import open_file
 from .file.transactions import GenerationChanged
 from .file.writer import Writer
-from .online.apply_schema import as_it_is, has_to_change, take_over, verify
+from .online.apply_schema import as_it_is, followed, verify
 from .online.dropped_tables import clear_batch
 from .online.repair import Repair
 from .online.status import read_status
@@ -56,7 +56,7 @@ from .rows.reads import SqliteReads, retry_refreshed
 from .rows.statistics import read_statistics
 from .rows.truncate import clear
 from .rows.writes import DeleteFoundNothing, insert, transact
-from .sql.catalogue_table import READ_NOTE, SCHEMA, CatalogueRead, as_corruption, read_catalogue, read_generation
+from .sql.catalogue_table import READ_NOTE, SCHEMA, read_catalogue, read_generation
 from .sql.schema import SqliteSchema
 
 _FOLLOWS = 10  # times that a write follows the catalogue; after that others change it faster than this one writes
@@ -116,28 +116,7 @@ class SqliteEngine:
             if read_only:
                 return cls(file, file.by_writer(partial(as_it_is, schema, ways_back)), own=schema is None)
             assert schema is not None
-            declared_schema = schema
-            written_generation: int | None = None
-
-            def look(
-                query: CatalogueRead,
-            ) -> SqliteSchema | None:  # at one state, since others may change the file meanwhile
-                with as_corruption():
-                    entries = query(SCHEMA)
-                    catalogue, generation = read_catalogue(query, entries), read_generation(query)
-                    if generation != written_generation and has_to_change(catalogue, declared_schema, query):
-                        return None
-                    sqlite = SqliteSchema(declared_schema, catalogue, generation, ways_back)
-                    verify(entries, sqlite, catalogue)
-                    return sqlite
-
-            def write(writer: Writer) -> int:
-                take_over(writer, declared_schema)
-                return writer.generation
-
-            while (sqlite := file.by_writer(look)) is None:
-                written_generation = file.write(write)
-            return cls(file, sqlite)
+            return cls(file, followed(file, schema, ways_back))
         except BaseException:
             file.close()
             raise
@@ -156,6 +135,23 @@ class SqliteEngine:
             if read_generation(snapshot.read) == self._own_since:
                 return self
             return SqliteEngine(self.file, as_it_is(None, (), snapshot.read, self.schema), own=True)
+
+    def declared(self) -> Schema | None:
+        """Return the opened classes that can be used; None if they are those of the catalogue."""
+        self.catch_up()
+        return self._sqlite.schema if self._own_since is None else None
+
+    def extend(self, schema: Schema) -> None:
+        """Go on with further classes."""
+        ways_back = self._sqlite.ways_back
+        try:
+            self.file.check_writable()
+        except StoreReadOnly:
+            sqlite = self.file.by_writer(partial(as_it_is, schema, ways_back))
+        else:
+            sqlite = followed(self.file, schema, ways_back)
+        self._current.extend(sqlite)
+        self.schema = schema
 
     # ------------------------------------------------------------------------------------------ reading
 

@@ -19,8 +19,9 @@ from tablemapper.engines.azure.catalogue.open_classes import CatalogueRefresher,
 from tablemapper.engines.azure.catalogue.opening import open_catalogue
 from tablemapper.engines.azure.catalogue.publication import changed
 from tablemapper.engines.azure.cross_partition.outbox import Outbox, Timing
+from tablemapper.engines.azure.dropping import deleted, dropped
 from tablemapper.engines.azure.housekeeping import flush
-from tablemapper.engines.azure.recovery import sweep
+from tablemapper.engines.azure.recovery import sweep, waited
 from tablemapper.engines.azure.tables.driver import Driver, Effects, Parallel, ReadClock, Sleep, Within
 from tablemapper.engines.azure.tables.service import (
     GetEntity,
@@ -145,6 +146,19 @@ def test_a_table_with_rows_of_other_programs_is_never_replaced(table: str) -> No
         assert memory.ahead == began
         right(store, 0)
     assert ("x", "settings" if table != "Hosts" else ' "q') in memory.tables[table]
+
+
+def test_a_table_that_other_programs_write_keeps_its_name() -> None:
+    memory = Memory()
+    with opened(memory) as store:
+        fill(store)
+        row = Log.key("a", 77).row
+        memory.send(GroupTransaction("Logs", "a", (RowChange("insert", row, {"level": "theirs"}),)))
+        began = memory.ahead
+        assert store.clear(Log) == 7
+        assert memory.ahead == began
+        right(store, 0)
+    assert "Logs" in memory.tables
 
 
 def test_what_cannot_be_replaced_is_cleared_row_by_row() -> None:
@@ -516,3 +530,37 @@ def test_sweeps_that_go_on_beside_a_clearing_are_caught(monkeypatch: pytest.Monk
     monkeypatch.setattr(OpenClasses, "cleared_tables", frozenset())
     with pytest.raises(AssertionError, match="Board"):
         played(Play, range(100, 110))
+
+
+class DropPlay(Play):
+    """The same with one that drops the class, which then comes back."""
+
+    def clearer(self) -> Effects[None]:
+        yield Sleep(self.rng.random() * 4)
+        current, outbox = yield from self.opened()
+        since = yield from dropped("TableMapper", "Member", ["Member", "Board"], 60.0)
+        while (yield from waited("TableMapper", since, outbox.times.settled, 60.0)):
+            pass
+        yield from deleted("TableMapper", "Member", (yield from current.look()).catalogue, 60.0)
+        self.is_cleared = True
+
+    def run(self) -> dict[str, int]:
+        self.schedule.run()
+        self.memory.now += 10_000
+        self.store.sweep(full=True)
+        assert [name for name in self.memory.tables if name.startswith(("Members", "Boards"))] == []
+        with pytest.raises(tm.SchemaMismatch, match="Member was dropped"):
+            self.store.upsert(Member("a", "last", "red", 1.0))
+        self.store.use(Member, Board)
+        assert not self.store.query(Member).allow_scan().exists()
+        self.store.upsert(Member("a", "last", "red", 1.0))
+        assert self.store[Board.key("red")].members == 1
+        report = self.store.check()
+        assert report.ok, str(report)
+        return {"dropped": self.is_cleared}
+
+
+@pytest.mark.one_python
+def test_a_drop_beside_writers_leaves_nothing_and_the_class_comes_back_empty(full_size: bool) -> None:
+    seeds = 200 if full_size else 8
+    assert played(DropPlay, range(seeds))["dropped"] == seeds

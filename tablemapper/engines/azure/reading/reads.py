@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 import attrs
 
-from ....entities.declaration import IndexModel
+from ....entities.key_and_indexes import IndexModel
 from ....errors import QueryStopped
 from ....planning.bounds import Bound
 from ....planning.budget import BudgetMeter
