@@ -216,27 +216,13 @@ class _Site:
         differences = {name: text for name, text in notes.items() if ask.name in ("", name)}
         return {"title": self._title} | ({"differs": differences} if differences else {})
 
-    def _fault(
-        self,
-        request: Request,
-        code: int,
-        text: str,
-        *,
-        moving: bool = False,
-        first: bool = False,
-        partition: str | None = None,
-    ) -> Response:
-        """Answer with what is wrong.
-
-        Args:
-            first: whether the first page leads on.
-            partition: the partition that leads on.
-        """
+    def _fault(self, request: Request, code: int, text: str, *, moving: bool = False, **onward: Any) -> Response:
+        """Answer with what is wrong, and with what leads on: the first page (``first``), or a ``partition``."""
         if request.query_params.get("format") == "json":
             body, kind = _encoder.encode({"error": text}), "application/json"
         else:
-            shows = {"code": code, "text": text, "name": "", "first": first, "partition": partition, "read": None}
-            shows |= {"of": request.path_params.get("name", "")}
+            shows = {"first": False, "partition": None, "of": request.path_params.get("name", ""), **onward}
+            shows |= {"code": code, "text": text, "name": "", "read": None}
             body, kind = self._render(request, "fault.html", shows), "text/html"
         return Response(body, code, media_type=kind, headers=_refresh(moving=moving))
 
