@@ -147,8 +147,8 @@ def _rows(ask: PageRequest, request: _Question, limit: int) -> tuple[dict[str, A
     explanation = request.query.limit(limit).explain()
     within = request.query.budget(timeout=SECONDS, examined=EXAMINED)
     page, stopped = page_within(within, limit, ask.params.get("after"))
-    counted = request.unordered.allow_scan().budget(timeout=SECONDS / 4, examined=EXAMINED)
-    counts = [counts_by_value(counted, attr) for attr in request.facets]
+    bounded = request.unordered.allow_scan().budget(timeout=SECONDS / 4, examined=EXAMINED)
+    counts = [counts_by_value(bounded, attr) for attr in request.facets]
     source = request.source()
     shows = {
         **_explained(ask, request, explanation, limit), **columns(request.cls, request.fields, request.orders),

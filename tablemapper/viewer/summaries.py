@@ -30,7 +30,7 @@ class Counts:
     attr: Attr[Any, Any]
     pairs: list[tuple[Any, int]]
     distinct: int
-    counted: int
+    number: int
     """The number of entities that were read."""
     fault: str
     """Why the rest was not."""
@@ -44,7 +44,7 @@ class Counts:
     def to_dict(self) -> dict[str, Any]:
         """Return the same for a program."""
         values = [{"value": _plain(value), "count": count} for value, count in self.pairs]
-        return {"values": values, "distinct": self.distinct, "read": self.counted, "stopped": self.fault or None}
+        return {"values": values, "distinct": self.distinct, "read": self.number, "stopped": self.fault or None}
 
 
 def is_countable(attr: Attr[Any, Any]) -> bool:
@@ -60,14 +60,14 @@ def counts_by_value(query: Any, attr: Attr[Any, Any]) -> Counts:
     """
     if not is_countable(attr):
         raise InvalidQuery(f"{attr!r} is {attr.type.name}: counts by value are those of scalars, and of lists of them")
-    counter, counted, fault = Counter[Any](), 0, ""
+    counter, number, fault = Counter[Any](), 0, ""
     try:
         for (value,) in query.select(attr):
             counter.update([value] if attr.type.element is None else set(value or ()))
-            counted += 1
+            number += 1
     except (QueryStopped, CorruptStore) as error:
         fault = str(error)
-    return Counts(attr, counter.most_common(_MOST_VALUES), len(counter), counted, fault)
+    return Counts(attr, counter.most_common(_MOST_VALUES), len(counter), number, fault)
 
 
 @attrs.frozen
