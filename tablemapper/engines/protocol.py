@@ -299,8 +299,8 @@ class Engine(Protocol):
         """Return one row, or None."""
         ...
 
-    def get_many(self, wanted: Sequence[tuple[Model, str, str]]) -> list[Row | None]:
-        """Return rows, all of one state of the store."""
+    def get_many(self, wanted: Sequence[tuple[Model, str, str]], *, within: Any = None) -> list[Row | None]:
+        """Return rows, all of one state of the store: of one that `Reads.in_one_state` gave, or of the latest."""
         ...
 
     def partition(self, table: str, partition: str) -> Iterator[list[tuple[Model | None, Row]]]:

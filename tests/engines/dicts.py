@@ -304,8 +304,8 @@ class DictEngine:
     def get(self, model: Model, partition: str, row: str) -> Row | None:
         return self.state.row(model, (partition, row))
 
-    def get_many(self, wanted: Sequence[tuple[Model, str, str]]) -> list[Row | None]:
-        state = self.state
+    def get_many(self, wanted: Sequence[tuple[Model, str, str]], *, within: Any = None) -> list[Row | None]:
+        state = self.state if within is None else within
         return [state.row(model, (partition, row)) for model, partition, row in wanted]
 
     def partition(self, table: str, partition: str) -> Iterator[list[tuple[Model | None, Row]]]:

@@ -283,7 +283,7 @@ class AzureEngine:
         classes = self._classes
         return classes.codec(model).read(entity) if classes.is_of(model, entity) else None
 
-    def get_many(self, wanted: Sequence[tuple[Model, str, str]]) -> list[Row | None]:
+    def get_many(self, wanted: Sequence[tuple[Model, str, str]], *, within: Any = None) -> list[Row | None]:
         """Return rows, each as it is when it is read."""
         classes = self.run(self.current.for_keys())  # (a migration may have replaced their tables)
         for model in dict.fromkeys([model for model, _, _ in wanted]):
