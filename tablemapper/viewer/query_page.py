@@ -164,7 +164,7 @@ def _rows(ask: PageRequest, request: _Question, limit: int) -> tuple[dict[str, A
     return shows, json
 
 
-def _groups(ask: PageRequest, request: _Question, limit: int) -> tuple[dict[str, Any], dict[str, Any]]:
+def _groups(ask: PageRequest, request: _Question, _: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the totals of a question by group and all beside them: for the page, and for a program."""
     grouping: Any = request.grouping
     totals, stopped = {}, ""
@@ -173,7 +173,7 @@ def _groups(ask: PageRequest, request: _Question, limit: int) -> tuple[dict[str,
     except (QueryStopped, CorruptStore) as error:
         stopped = str(error)
     aggregate = grouping.aggregate(request.unordered)  # (it may answer what no key and no index bounds)
-    shows = {} if aggregate else _explained(ask, request, request.unordered.explain(), limit)
+    shows = {} if aggregate else _explained(ask, request, request.unordered.explain(), MAX_COUNTED)
     shows |= {
         "aggregate": aggregate,
         "groups": grouping.rows(totals), "by": grouping.by, "label": grouping.label, "stopped": stopped,

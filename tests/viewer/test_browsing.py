@@ -211,6 +211,12 @@ def test_totals_of_a_question_are_those_of_a_program(
     assert answer["aggregate"] == ("Total" if params in ({"total": "count"}, {"group": "category"}) else None)
 
 
+def test_a_total_reads_all_rows_that_it_is_of(app: Any) -> None:
+    page = visit(app, url(partition="books", total="sum", of="price", limit=7)).text
+    assert "30 of 60 rows are read" in page
+    assert "7 of 60 rows are read" in visit(app, url(partition="books", limit=7)).text
+
+
 def test_a_group_leads_to_its_entities(app: Any) -> None:
     address = url(group="maker", partition="books")
     page = visit(app, address)
