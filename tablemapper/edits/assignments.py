@@ -177,15 +177,15 @@ class Assignments:
         values: dict[str, Any] = {}
         faults = []
         for step in self.steps:
-            name = step.field.name
-            if step.is_constant:
+            name, calculate, alter = step.field.name, step.calculate, step.alter
+            if calculate is None and alter is None and not step.path:
                 values[name] = step.constant
                 continue
             try:
-                value = step.constant if step.calculate is None else step.calculate(entity)
-                if step.path or step.alter is not None:
+                value = step.constant if calculate is None else calculate(entity)
+                if alter is not None or step.path:
                     current = values[name] if name in values else getattr(entity, name)
-                    value = altered(step.field.type, current, step.path, step.alter or partial(_instead, value))
+                    value = altered(step.field.type, current, step.path, alter or partial(_instead, value))
                 values[name] = check_value(step.field, value)
             except NoElement as error:
                 faults.append(located(name, error))
@@ -238,19 +238,22 @@ def assignments(model: Model, verb: str, assigned: Sequence[Assignment[Any]], va
         else:
             faults.append(f'no field "{name}" (fields: {", ".join(fields)}){did_you_mean(name, fields)}')
     for attr, value, action in changes:
-        field, path = fields[attr.name], list_path(attr.path)
+        field, path = fields[attr.name], list_path(attr.path) if attr.path else ()
         if field is None:
             faults.append(_fixed_fault(model.declaration.field(attr.name)))
             continue
         twin_paths = [list_path(step.path) for step in steps if step.field is field]
-        if (twin := next((twin for twin in twin_paths if _overlap(twin, path)), None)) is not None:
-            also = "" if twin == path else f", as {field.name}{path_text(twin)} is, too"
-            faults.append(f"{field.name}{path_text(path)}: it is assigned twice{also}")
-            continue
-        try:
-            steps.append(_step(model, field, attr, value, action))
-        except ValueFault as error:
-            faults.append(located(field.name + path_text(attr.path), error))
+        for twin in twin_paths:
+            if _overlap(twin, path):
+                also = "" if twin == path else f", as {field.name}{path_text(twin)} is, too"
+                faults.append(f"{field.name}{path_text(path)}: it is assigned twice{also}")
+                break
+        else:
+            label = field.name + path_text(attr.path) if attr.path else field.name
+            try:
+                steps.append(_step(model, field, label, attr, value, action))
+            except ValueFault as error:
+                faults.append(located(label, error))
     if not faults and not steps:
         faults.append(f"nothing to change; give fields, as in name=… or {model.name}.name.set(…)")
     if faults:
@@ -283,9 +286,9 @@ def _instead(value: Any, _: Any) -> Any:
     return value
 
 
-def _step(model: Model, field: FieldModel, attr: Attr[Any, Any], value: Any, action: str) -> _Step:
+def _step(model: Model, field: FieldModel, label: str, attr: Attr[Any, Any], value: Any, action: str) -> _Step:
     """Return what a field or a part of it becomes; raise `ValueFault` if it cannot."""
-    kind, label = attr.type, field.name + path_text(attr.path)
+    kind = attr.type
     if action == "remove":
         if attr.path:
             check_removable(field.type, attr.path)

@@ -61,13 +61,13 @@ def discarded(kind: ValueType, items: Sequence[Any]) -> Callable[[Any], Any]:
     return lambda value: value if is_no_value(value) else container([item for item in value if item not in items])
 
 
-def altered(kind: ValueType, value: Any, path: Path, alter: Callable[[Any], Any], at: str = "") -> Any:
+def altered(kind: ValueType, value: Any, path: Path, alter: Callable[[Any], Any], before: Path = ()) -> Any:
     """Return a copy of a nested value in which a function made one part of what it was.
 
     Args:
         value: None or `MISSING` for no value.
         alter: gets `MISSING` for an entry that is not there, and returns it for one that goes.
-        at: where the value stands in its field.
+        before: where the value stands in its field.
 
     Raises:
         ValueFault: there is nothing that it is a part of.
@@ -76,24 +76,24 @@ def altered(kind: ValueType, value: Any, path: Path, alter: Callable[[Any], Any]
     if not path:
         return alter(value)
     step, inner = path[0], path[1:]
-    member, at = kind.member_type(step), at + path_text((step,))
+    member, before = kind.member_type(step) if inner else kind, (*before, step)
     is_missing = is_no_value(value)
     if step.__class__ is int:
         items = [] if is_missing else [*value]
         if not -len(items) <= step < len(items):
-            raise NoElement(f"it has {len(items)} element{'s'[: len(items) != 1]}", at)
+            raise NoElement(f"it has {len(items)} element{'s'[: len(items) != 1]}", path_text(before))
         place = step % len(items)
-        part = altered(member, items[place], inner, alter, at)
+        part = altered(member, items[place], inner, alter, before)
         items[place : place + 1] = [] if part is MISSING else [part]
         assert kind.container is not None
         return kind.container(items)
     if kind.container is dict:
         entries = {} if is_missing else dict(value)
-        part = altered(member, entries.get(step, MISSING), inner, alter, at)
+        part = altered(member, entries.get(step, MISSING), inner, alter, before)
         if part is MISSING:
             return value if entries.pop(step, MISSING) is MISSING else entries
         return entries | {step: part}
-    part = altered(member, MISSING if is_missing else getattr(value, step), inner, alter, at)
+    part = altered(member, MISSING if is_missing else getattr(value, step), inner, alter, before)
     if is_missing:
         if part is MISSING:
             return value

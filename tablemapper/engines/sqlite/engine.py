@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final, Literal
@@ -181,25 +181,25 @@ class SqliteEngine:
     def get_many(self, wanted: Sequence[tuple[Model, str, str]], *, within: Any = None) -> list[Row | None]:
         """Return rows, all of one state of the file."""
         if within is not None:
-            return self._read_many(wanted, within)
+            return self._get_many(wanted, within)
         try:
             return self._get_many(wanted)
         except _OUTDATED:
             return retry_refreshed(self.catch_up, partial(self._get_many, wanted))
 
-    def _get_many(self, requests: Sequence[tuple[Model, str, str]]) -> list[Row | None]:
-        if len({model for model, *_ in requests}) == 1:
-            keys = [(partition, row_key) for _, partition, row_key in requests]
-            if (few := self._current.state.gets[requests[0][0]].few(self.file.read_few, keys)) is not None:
-                return [few.get(key) for key in keys]
-        with self.file.snapshot() as snapshot:
-            return self._read_many(requests, snapshot)
-
-    def _read_many(self, requests: Sequence[tuple[Model, str, str]], snapshot: Any) -> list[Row | None]:
-        models = dict.fromkeys([model for model, *_ in requests])
-        keys = {model: [(pk, rk) for of, pk, rk in requests if of is model] for model in models}
+    def _get_many(self, requests: Sequence[tuple[Model, str, str]], within: Any = None) -> list[Row | None]:
+        keys: dict[Model, list[tuple[str, str]]] = {}
+        for model, partition, row_key in requests:
+            keys.setdefault(model, []).append((partition, row_key))
         gets = self._current.state.gets
-        rows = {model: gets[model].rows(snapshot.read_each, snapshot.get, of_model) for model, of_model in keys.items()}
+        if len(keys) == 1 and within is None:
+            ((model, of_model),) = keys.items()
+            if (few := gets[model].few(self.file.read_few, of_model)) is not None:
+                return [few.get(key) for key in of_model]
+        with self.file.snapshot() if within is None else nullcontext(within) as snapshot:
+            rows = {
+                model: gets[model].rows(snapshot.read_each, snapshot.get, of_model) for model, of_model in keys.items()
+            }
         return [rows[model].get((partition, row_key)) for model, partition, row_key in requests]
 
     def partition(self, table: str, partition: str) -> Iterator[list[tuple[Model | None, Row]]]:
