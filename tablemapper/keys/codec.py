@@ -21,19 +21,7 @@ from ..datetime_types import Builtin
 from ..errors import InvalidEntity, InvalidModel, safe_repr
 from ..limits import MAX_KEY_UNITS
 from ..own_types import OwnType
-from . import encodings
-from .times import (
-    UNITS,
-    UNITS_OF,
-    finest_unit,
-    first_moment,
-    from_coarse_to_fine,
-    next_moment,
-    plain_cut,
-    split_format,
-    time_format_fault,
-    time_pattern,
-)
+from . import encodings, times
 
 
 def _moment(value: Any) -> datetime:
@@ -229,7 +217,7 @@ class KeyCodec:
         """Return how texts compare with that of a value if times compare with it so."""
         if op == "<" or (op == ">=" and all_of_it):
             moment = _moment(value)
-            if first_moment(moment, self.unit) != moment:
+            if times.first_moment(moment, self.unit) != moment:
                 return "<=" if op == "<" else ">"
         return ">=" if op == ">" and not all_of_it else op
 
@@ -246,14 +234,14 @@ class KeyCodec:
             return []
         if moment > last_moment:
             return []
-        moment = first_moment(moment, self.unit)
+        moment = times.first_moment(moment, self.unit)
         moments: list[datetime] = []
         while moment <= last_moment:
             if len(moments) == limit:
                 return None
             moments.append(moment)
             try:
-                moment = next_moment(moment, self.unit)
+                moment = times.next_moment(moment, self.unit)
             except OverflowError:
                 break
         return moments
@@ -458,15 +446,19 @@ def _padded(width: int, refuse: encodings.Refuse) -> dict[str, Any]:
 
 
 def _time_format(base: type, spec: str, refuse: encodings.Refuse, invalid: Callable[[str], NoReturn]) -> dict[str, Any]:
-    if base not in UNITS_OF:
+    if base not in times.UNITS_OF:
         invalid(f"a time format is for datetime, date and time, this is {base.__name__}")
-    if fault := time_format_fault(base, spec) or encodings.literal_fault(spec):
+    if fault := times.time_format_fault(base, spec) or encodings.literal_fault(spec):
         invalid(fault)
-    codes = [part for part in split_format(spec) if part in UNITS]
+    codes = [part for part in times.split_format(spec) if part in times.UNITS]
     shape: encodings.Shape = ()
-    for part in split_format(spec):
-        shape += (encodings.DIGITS,) * UNITS[part].width if part in UNITS else tuple(frozenset(char) for char in part)
-    pattern, values = time_pattern(spec, "x")
+    for part in times.split_format(spec):
+        shape += (
+            (encodings.DIGITS,) * times.UNITS[part].width
+            if part in times.UNITS
+            else tuple(frozenset(char) for char in part)
+        )
+    pattern, values = times.time_pattern(spec, "x")
     read_parts = eval(f"lambda x: {values}")
     utc = encodings.in_utc(refuse) if base is Builtin.datetime else None
 
@@ -474,14 +466,14 @@ def _time_format(base: type, spec: str, refuse: encodings.Refuse, invalid: Calla
         text: str = pattern % read_parts(utc(value) if utc else value)
         return text
 
-    inline = f"$pattern % {time_pattern(spec, '$x')[1]}"
+    inline = f"$pattern % {times.time_pattern(spec, '$x')[1]}"
     return _lossy(
         encode,
         shape,
-        ordered=from_coarse_to_fine(codes, UNITS_OF[base]),
+        ordered=times.from_coarse_to_fine(codes, times.UNITS_OF[base]),
         codes=tuple(codes),
-        unit=finest_unit(codes),
-        cut=plain_cut(base, spec),
+        unit=times.finest_unit(codes),
+        cut=times.plain_cut(base, spec),
         inline=f"{inline} if $x.tzinfo is $utc else $encode($x)" if utc else inline,
         inline_decode="$t",
         names={"pattern": pattern},
