@@ -17,7 +17,7 @@ PACKAGE = Path(tablemapper.__file__).parent
 ROOMS: list[list[dict[str, list[str]]]] = [
     [{"": ["errors", "conversions", "datetime_types", "limits", "codegen", "progress", "events", "accept", "owner_cache", "type_aliases", "own_types", "uuids", "attributes"]}],
     [
-        {"values": ["scalars", "type_names", "timestamp", "choices", "precision", "geo", "extra", "json_schema", "constraint_aliases", "constraints", "hooks", "registered", "nested", "sums"]},
+        {"values": ["scalars", "type_names", "timestamp", "choices", "precision", "geo", "extra", "json_schema", "constraint_aliases", "constraints", "hooks", "registered", "nested", "parts", "sums"]},
         {"keys": ["encodings", "times", "zones", "truncation", "codec", "template", "template_parser", "composite_times", "canonical", "overlap"]},
     ],
     [
@@ -73,9 +73,9 @@ ROOMS: list[list[dict[str, list[str]]]] = [
         {"guidance": ["workload", "advice", "keys_and_indexes", "declaration_rules", "data_rules", "call_rules", "advisor"]},
         {"diagrams": ["trees", "svg", "markup"]},
     ],
-    [{"query": ["timestamp_attribute", "partitions", "pages", "results", "arrow_batches", "column_results", "checkpoint", "writing", "division", "query", "salvage", "mixed", "observed_queries"]}],
+    [{"query": ["timestamp_attribute", "partitions", "pages", "results", "arrow_batches", "column_results", "checkpoint", "writing", "division", "class_results", "pairs", "moves", "query", "salvage", "mixed"]}],
     [{"verbs": ["operations", "write_windows", "column_input", "expiration", "bulk_verbs", "transaction", "lost_races"]}],
-    [{"store": ["builds", "extension", "copy", "administration", "store", "duplicates", "instrumentation", "opening"]}],
+    [{"store": ["builds", "extension", "copy", "administration", "store", "duplicates", "observed_queries", "instrumentation", "opening"]}],
     [{"aio": ["cancellation", "cursor", "workers", "awaited", "query", "transaction", "store", "opening"]}, {"migrations": ["report", "offline_copy", "runner"]}],
     [{"testing": ["clock", "store_fixture", "async_face", "key_budget", "scalar_strategies", "values", "strategies", "autoload.tablemapper_pytest", "autoload.tablemapper_hypothesis"]}],
     [{"viewer": ["security", "cells", "typed_conditions", "derived_rows", "snippets", "summaries", "views", "query_page", "store_pages", "asgi", "notebook", "inspector"]}],

@@ -281,10 +281,6 @@ class Engine(Protocol):
     schema: Schema
     store_id: str
 
-    def now(self) -> int:
-        """Return the time by the clock of the store, in µs since 1970."""
-        ...
-
     @property
     def unready(self) -> Mapping[str, str]:
         """The indexes and aggregates that cannot be read yet: their states, by label; another object after a change."""
@@ -299,8 +295,8 @@ class Engine(Protocol):
         """Return one row, or None."""
         ...
 
-    def get_many(self, wanted: Sequence[tuple[Model, str, str]]) -> list[Row | None]:
-        """Return rows, all of one state of the store."""
+    def get_many(self, wanted: Sequence[tuple[Model, str, str]], *, within: Any = None) -> list[Row | None]:
+        """Return rows, all of one state of the store: of one that `Reads.in_one_state` gave, or of the latest."""
         ...
 
     def partition(self, table: str, partition: str) -> Iterator[list[tuple[Model | None, Row]]]:

@@ -362,7 +362,7 @@ class Record(metaclass=RecordType):
                 faults.append(read_only_fault(fixed[a.attr.name]))
             elif a.attr.name not in values or a.attr.path or a.attr.part or not issubclass(cls, a.attr.owner):
                 faults.append(f"{a.attr!r} is not a field of {cls.__name__}")
-            elif a.adds or isinstance(a.value, Number):
+            elif a.action not in ("set", "remove") or isinstance(a.value, Number):
                 faults.append(f"{a.attr.name}: expected a value; only the store calculates, in merge and update")
             elif a.attr.name in changes:
                 faults.append(f"{a.attr.name}: it is assigned twice")

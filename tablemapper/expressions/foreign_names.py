@@ -136,14 +136,17 @@ FOREIGN_NAMES: Mapping[str, Mapping[str, str]] = {
             "with_for_update select_for_update lock",
             "store.update(key, change), which is called again if another was faster",
         ),
-        ("join outerjoin options prefetch select_related merge", "store.get_many(keys); there are no joins"),
+        (
+            "join outerjoin options prefetch select_related merge",
+            "query.with_(Other, by={0}.field), which reads the entity of each key; there are no other joins",
+        ),
         ("__bool__", "query.exists()"),
         ("__len__", "query.count()"),
         ("__getitem__", "query.first(), or query.page(size, token)"),
     ),
     "rows": _names(
         (
-            "where order_by select group_by sum avg min max update delete",
+            "where order_by select group_by sum avg min max update delete move_to with_",
             "select last: query.where(…).order_by(…).select({0}.field), and totals and writes without select",
         ),
     ),
@@ -402,6 +405,7 @@ AWAITED: Mapping[str, frozenset[str]] = {
             "split",
             "update",
             "delete",
+            "move_to",
             "sum",
             "avg",
             "min",

@@ -30,9 +30,10 @@ from ..planning.query_spec import QuerySpec
 from ..planning.skip_scan import Descending
 from ..schema.model import Model
 from ..schema.rows import Row, readable
+from .class_results import ClassResults, Rows
 from .pages import TokenSeal, counted, query_identity
 from .partitions import Partition
-from .query import ClassResults, Query, Rows
+from .query import Query
 from .results import Results, check_condition, refuse_named
 
 T = TypeVar("T")

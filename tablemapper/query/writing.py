@@ -139,9 +139,9 @@ class WriteByQuery:
             return 0
         spending = None if spec.budget is None else spec.budget.start(query_text)
         with start_meter(progress, verb) as meter:
-            run = _Run(self, spec, self._test(spec, bound), work, checkpoint, spending, meter)
+            run = self._run_of(self, spec, self._test(spec, bound), work, checkpoint, spending, meter)
             try:
-                if prepared.plan.index is None and spec.limit is None:
+                if prepared.plan.index is None and spec.limit is None and not run.gathers_keys:
                     run.by_page(prepared, bound, by_row if prepared.whole and prepared.layout is ENTITIES else None)
                 else:
                     run.by_key()
@@ -149,6 +149,9 @@ class WriteByQuery:
                 note_written(error, verb, run.written, "" if checkpoint is None else "; the same call continues there")
                 raise
         return run.written
+
+    def _run_of(self, *arguments: Any) -> BatchRun:
+        return BatchRun(*arguments)
 
     def _test(self, spec: QuerySpec, bound: BoundPlan) -> Callable[[Any], bool]:
         """Return a function that tells whether a query finds an entity."""
@@ -175,8 +178,11 @@ class WriteByQuery:
 # ---------------------------------------------------------------------------------------------- one run
 
 
-class _Run:
+class BatchRun:
     """One write by query, from its first batch to its last."""
+
+    gathers_keys = False
+    """Whether the keys are always collected before the first entity is written."""
 
     def __init__(
         self,
@@ -313,16 +319,13 @@ class _Run:
         while operations:
             # The more often others are faster, the smaller the batch.
             part = operations[: max(len(operations) >> max(tries - 2, 0), 1)]
-            part = part[: self._engine.together(part)]
+            part = part[: self._fitting(part)]
             written_so_far = self.written + len(part)
-            checkpoint = self._checkpoint
             rows = rows_before(part)
             if self._has_ended is not None:
                 set_test(part, self._has_ended)
             try:
-                self._engine.apply(
-                    part, notes=() if checkpoint is None else checkpoint.moved(part[-1].key, written_so_far)
-                )
+                self._apply(part, written_so_far)
             except (PreconditionFailed, EntityNotFound):
                 restore_rows(part, rows)
                 tries += 1
@@ -336,19 +339,27 @@ class _Run:
                 if len(part) == len(operations):
                     self._postponed, self._enough = operations, 2 * len(operations)
                     return
-                if self._engine.together(operations) < len(operations):
+                if self._fitting(operations) < len(operations):
                     raise _too_many(error, len(part)) from None
                 tries = 0
             except NoteConflict:
-                assert checkpoint is not None
-                raise checkpoint.taken() from None
+                assert self._checkpoint is not None
+                raise self._checkpoint.taken() from None
             else:
-                if checkpoint is not None:
-                    checkpoint.arrived()
+                if self._checkpoint is not None:
+                    self._checkpoint.arrived()
                 self.written = written_so_far
                 self._meter.advance(len(part))
                 operations = operations[len(part) :]
         self._enough = 0
+
+    def _fitting(self, operations: Sequence[Any]) -> int:
+        return self._engine.together(operations)
+
+    def _apply(self, part: Sequence[Any], total: int) -> None:
+        """Write a part of a batch; with it so many entities are written."""
+        checkpoint = self._checkpoint
+        self._engine.apply(part, notes=() if checkpoint is None else checkpoint.moved(part[-1].key, total))
 
     def _comes_later(
         self, error: UniqueViolation, operations: Sequence[Operation], attempted: int, *, is_last: bool

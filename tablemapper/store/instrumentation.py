@@ -11,11 +11,11 @@ from ..entities.key import KeyOf
 from ..errors import InvalidTransaction
 from ..events import Call, Observer
 from ..expressions.tree import Predicate
-from ..query.observed_queries import ObservedPlans, class_names, observed, report, returned_one
 from ..query.partitions import Partition
 from ..query.results import Results
 from ..verbs.operations import Operations
 from ..verbs.transaction import TransactionBuffer
+from .observed_queries import ObservedPlans, class_names, observed, report, returned_one
 from .store import Store, UnknownRow
 
 T = TypeVar("T")

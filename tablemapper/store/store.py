@@ -48,6 +48,7 @@ R3 = TypeVar("R3", bound=Record)
 T = TypeVar("T")
 
 _ATTEMPTS = 100
+_MOVES = "query.move_to(…) moves what a query finds, which for a moment is in both places"
 
 
 @attrs.frozen
@@ -471,7 +472,7 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         if deletion.key == insertion.key:
             raise InvalidEntity("move", ["the entity has this key already"])
         if deletion.partition != insertion.partition:
-            self._engine.capabilities.check_across("move to another partition")
+            self._engine.capabilities.check_across("move to another partition", _MOVES)
         insertion.moved = deletion
         operations.write([deletion, insertion])
         entity.__setstate__(moved_entity.__getstate__())

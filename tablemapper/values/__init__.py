@@ -13,5 +13,6 @@
 - `hooks`: the hooks of users' own classes.
 - `registered`: users' own classes that are stored as scalars.
 - `nested`: lists, dicts and classes as JSON; `value_type` finds the type of any annotation.
+- `parts`: parts of nested values, and copies with another part.
 - `sums`: exact sums.
 """

@@ -275,7 +275,7 @@ class DictEngine:
         self.schema = schema
         self._shelf = shelf
         self._clock = clock
-        self.now = now
+        self._now = now
         self._closed = False
         self.store_id = self._shelf.store_id
         self.unready: Mapping[str, str] = {}
@@ -296,6 +296,10 @@ class DictEngine:
         check_thawed(Catalogue(frozen=self.state.frozen))
         return self.state
 
+    def now(self) -> int:
+        """Return the time by the clock of the store, in µs since 1970."""
+        return self._now()
+
     def close(self) -> None:
         self._closed = True
 
@@ -304,8 +308,8 @@ class DictEngine:
     def get(self, model: Model, partition: str, row: str) -> Row | None:
         return self.state.row(model, (partition, row))
 
-    def get_many(self, wanted: Sequence[tuple[Model, str, str]]) -> list[Row | None]:
-        state = self.state
+    def get_many(self, wanted: Sequence[tuple[Model, str, str]], *, within: Any = None) -> list[Row | None]:
+        state = self.state if within is None else within
         return [state.row(model, (partition, row)) for model, partition, row in wanted]
 
     def partition(self, table: str, partition: str) -> Iterator[list[tuple[Model | None, Row]]]:

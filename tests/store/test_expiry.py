@@ -411,7 +411,7 @@ def test_all_classes_of_a_query_are_judged_by_one_moment(
     store.insert(Session("ada", "1", until=START + MICROSECOND))
     store.insert(Lock("ada", "a", until=START + MICROSECOND))
     times = itertools.count(world.microseconds())
-    monkeypatch.setattr(store._engine, "now", lambda: next(times))
+    monkeypatch.setattr(store._plans, "_now", lambda: next(times))
     assert len(list(store.query(Session, Lock).where(Session.user == "ada"))) == 2
     assert store.query(Session, Lock).where(Session.user == "ada").count() == 0
 

@@ -684,6 +684,71 @@ async def change(store: tm.AsyncStore, id: str, body: tm.Patch[Traffic]) -> Traf
     return await store.merge(Traffic.key(id), *body, returning=True)
 
 
+class Basket(tm.Entity, table="Baskets"):
+    id: tm.Field[str]
+    tags: tm.Field[list[str]]
+    more: tm.Field[list[int] | None] = tm.field(default=None)
+    steps: tm.Field[tuple[int, ...]] = tm.field(default=())
+    colors: tm.Field[set[str]] = tm.field(factory=set)
+    sizes: tm.Field[frozenset[int] | None] = tm.field(default=None)
+    homes: tm.Field[list[Address]] = tm.field(factory=list)
+    by: tm.Field[dict[str, list[int]]] = tm.field(factory=dict)
+
+    key = tm.Key[str](partition="{id}")
+
+
+def elements(store: tm.Store) -> None:
+    key = Basket.key("a")
+    assert_type(Basket.tags.append("x"), tm.Assignment[Basket])
+    assert_type(Basket.tags.extend({"x": 1}), tm.Assignment[Basket])
+    assert_type(Basket.colors.add("x"), tm.Assignment[Basket])
+    assert_type(Basket.sizes.add(3), tm.Assignment[Basket])
+    assert_type(Basket.sizes.discard(3), tm.Assignment[Basket])
+    assert_type(Basket.tags[0], tm.types.Attr[Basket, str])
+    assert_type(Basket.more[-1], tm.types.Attr[Basket, int])
+    assert_type(Basket.steps[0], tm.types.Attr[Basket, int])
+    assert_type(Basket.homes[0].at(lambda home: home.city), tm.types.Attr[Basket, str])
+    store.merge(key, Basket.more.append(3), Basket.steps.extend((1, 2)), Basket.by["x"].append(1))
+    store.merge(key, Basket.tags[0].set("x"), Basket.homes[-1].remove(), Basket.steps[0].add(2))
+    store.query(Basket).update(Basket.tags.discard("x"), Basket.sizes.extend([1]))
+    with store.transaction() as tx:
+        tx.merge(key, Basket.more.extend(range(3)))
+
+
+class Archive(tm.Entity, table="Archive"):
+    id: tm.Field[str]
+
+    key = tm.Key[str](partition="{id}")
+
+
+def together(store: tm.Store) -> None:
+    pairs = store.query(Traffic).with_(Basket, by=Traffic.id)
+    assert_type(pairs, tm.types.Pairs[Traffic, Basket])
+    for traffic, basket in pairs:
+        assert_type(traffic, Traffic)
+        assert_type(basket, Basket | None)
+    assert_type(pairs.first(), tuple[Traffic, Basket | None] | None)
+    assert_type(pairs.page(10).items, list[tuple[Traffic, Basket | None]])
+    store.query(Traffic).where(Traffic.id == "a").with_(Basket, by=(Traffic.id,))
+    assert_type(store.query(Traffic).move_to(Archive), int)
+    assert_type(
+        store.query(Traffic).move_to(lambda traffic: Archive(traffic.id) if traffic.id else None, progress=True), int
+    )
+
+
+async def together_asynchronously(store: tm.AsyncStore) -> None:
+    pairs = store.query(Traffic).with_(Basket, by=Traffic.id)
+    assert_type(pairs, tm.types.AsyncPairs[Traffic, Basket])
+    async for traffic, basket in pairs:
+        assert_type(traffic, Traffic)
+        assert_type(basket, Basket | None)
+    assert_type(await pairs.first(), tuple[Traffic, Basket | None] | None)
+    assert_type((await pairs.page(10)).items, list[tuple[Traffic, Basket | None]])
+    assert_type(await pairs.list(), list[tuple[Traffic, Basket | None]])
+    assert_type(await store.query(Traffic).move_to(Archive), int)
+    await store.query(Traffic).move_to(lambda traffic: Archive(traffic.id))
+
+
 async def parts_asynchronously(store: tm.AsyncStore, traffic: Traffic) -> None:
     assert_type(await store.merge(traffic.key, Traffic.hours["05"].add(1), returning=True), Traffic)
     await store.merge(traffic.key, id="a")

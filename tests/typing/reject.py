@@ -11,6 +11,7 @@ from tablemapper.testing import Clock, entities, keys
 from .accept import (
     Animal,
     Article,
+    Basket,
     Bounded,
     Cat,
     DailyClimate,
@@ -329,6 +330,17 @@ def parts(store: tm.Store) -> None:
     store.merge(key, Traffic.more["x"].set(1)).id  # type: ignore[attr-defined]
     store.merge(key, returning=1)  # type: ignore[call-overload]
     store.merge(key, or_insert=5)  # type: ignore[call-overload]
+    Basket.tags.append(3)  # type: ignore[arg-type]
+    Basket.steps.extend(["x"])  # type: ignore[list-item]
+    Basket.tags[0].set(3)  # type: ignore[arg-type]
+    Basket.colors[0]  # type: ignore[misc]
+    store.merge(key, Basket.tags.append("x"))  # type: ignore[misc]
+    store.query(Traffic).with_(Basket, by=Basket.id)  # type: ignore[arg-type]
+    store.query(Traffic).with_(str, by=Traffic.id)  # type: ignore[type-var]
+    for _, basket in store.query(Traffic).with_(Basket, by=Traffic.id):
+        basket.id  # type: ignore[union-attr]
+    store.query(Traffic).move_to(str)  # type: ignore[arg-type]
+    store.query(Traffic).move_to(lambda traffic: traffic.id)  # type: ignore[arg-type]
     patch = tm.patch(Product, "{}")
     tm.patch(Product("a", "b", "c", Decimal(1)), "{}")  # type: ignore[arg-type]
     tm.patch(Product, [1])  # type: ignore[arg-type]

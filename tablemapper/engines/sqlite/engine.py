@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final, Literal
@@ -83,7 +83,6 @@ class SqliteEngine:
         self.reads: Final = SqliteReads(file, current)
         self.catch_up: Final = current.catch_up
         self.describe: Final = current.describe
-        self.now: Final = file.now
         self._ends = any(model.declaration.expiry is not None for model in sqlite.schema.models)
 
     @property
@@ -126,6 +125,10 @@ class SqliteEngine:
 
     def __repr__(self) -> str:
         return f"SQLite {self.file.path!r}"
+
+    def now(self) -> int:
+        """Return the time by the clock of the store, in µs since 1970."""
+        return self.file.now()
 
     def close(self) -> None:
         self.file.close()
@@ -175,22 +178,25 @@ class SqliteEngine:
         fetched: Row | None = self.file.seek(get.sql, key)
         return None if fetched is None else get.completed(fetched, get.sql, self.file.seek, key)
 
-    def get_many(self, wanted: Sequence[tuple[Model, str, str]]) -> list[Row | None]:
+    def get_many(self, wanted: Sequence[tuple[Model, str, str]], *, within: Any = None) -> list[Row | None]:
+        """Return rows, all of one state of the file."""
+        if within is not None:
+            return self._get_many(wanted, within)
         try:
             return self._get_many(wanted)
         except _OUTDATED:
             return retry_refreshed(self.catch_up, partial(self._get_many, wanted))
 
-    def _get_many(self, requests: Sequence[tuple[Model, str, str]]) -> list[Row | None]:
+    def _get_many(self, requests: Sequence[tuple[Model, str, str]], within: Any = None) -> list[Row | None]:
         keys: dict[Model, list[tuple[str, str]]] = {}
         for model, partition, row_key in requests:
             keys.setdefault(model, []).append((partition, row_key))
         gets = self._current.state.gets
-        if len(keys) == 1:
+        if len(keys) == 1 and within is None:
             ((model, of_model),) = keys.items()
             if (few := gets[model].few(self.file.read_few, of_model)) is not None:
                 return [few.get(key) for key in of_model]
-        with self.file.snapshot() as snapshot:
+        with self.file.snapshot() if within is None else nullcontext(within) as snapshot:
             rows = {
                 model: gets[model].rows(snapshot.read_each, snapshot.get, of_model) for model, of_model in keys.items()
             }
