@@ -1,169 +1,181 @@
-"""Sessions over HTTP that end an hour after the last write: FastAPI, partial bodies, and entities that expire.
+"""Sessions that end by themselves, behind FastAPI: who is idle for half an hour signs in again.
 
-    POST   /sessions          a new session, with a token that nobody guesses
-    GET    /sessions/{token}  the session, or 404 once it has ended
-    PATCH  /sessions/{token}  some fields of it; each write prolongs it
-    DELETE /sessions/{token}  the user leaves
+    POST   /sessions {"user": "ada"}    sign in; the answer has the token
+    GET    /me                          the session, with Authorization: Bearer ada.<token>
+    PATCH  /me {"theme": "dark"}        change settings
+    GET    /mine                        all sessions of the user
+    DELETE /me                          sign out
 
-It needs ``pip install fastapi uvicorn httpx``. ``python examples/sessions.py sessions.db`` serves on port 8000; ``--try``
-talks to itself once and ends.
+Each use prolongs a session. It needs ``pip install fastapi uvicorn httpx``. ``python examples/sessions.py sessions.db`` serves
+on port 8000; ``--try`` talks to itself once, and ends.
 """
 
 from __future__ import annotations
 
 import asyncio
-import secrets
 import socket
 import sys
-import threading
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
+from uuid import uuid4
 
 import httpx
 import uvicorn
-from fastapi import Depends, FastAPI, HTTPException, Request
+from fastapi import APIRouter, Body, Depends, FastAPI, Header, Request, Response
+from fastapi.responses import JSONResponse
 
 import tablemapper as tm
 
-LASTS = timedelta(hours=1)
+IDLE = timedelta(minutes=30)
 
 
-# --8<-- [start:entity]
+# --8<-- [start:session]
+def end() -> datetime:
+    """Return when a session ends that is used now."""
+    return datetime.now(UTC) + IDLE
+
+
 class Session(tm.Entity, table="Sessions"):
-    """What a service knows of a user who is there."""
+    """A session of a user. Each write of it prolongs it."""
 
     user: tm.Field[str]
-    theme: tm.Field[str] = tm.field(default="light")
-    cart: tm.Field[list[str]] = tm.field(factory=list)
-    token: tm.Field[str] = tm.field(factory=lambda: secrets.token_urlsafe(16))
-    until: tm.Field[datetime] = tm.field(
-        on_write=lambda: datetime.now(UTC) + LASTS, expires=True
-    )
+    token: tm.Field[str] = tm.field(factory=lambda: uuid4().hex)
+    theme: tm.Field[Literal["light", "dark"]] = tm.field(default="light")
+    page: tm.Field[str | None] = tm.field(default=None)
+    until: tm.Field[datetime] = tm.field(on_write=end, expires=True)
 
-    key = tm.Key[str](partition="{token}")
-    by_user = tm.Index[str](partition="{user}")
+    key = tm.Key[str, str](partition="{user}", row="{token}")
 
 
-# --8<-- [end:entity]
+# --8<-- [end:session]
 
 
-async def opened(request: Request) -> tm.AsyncStore:
+async def store_of(request: Request) -> tm.AsyncStore:
     """Return the store that the service opened when it started."""
     store: tm.AsyncStore = request.state.store
     return store
 
 
-Store = Annotated[tm.AsyncStore, Depends(opened)]
+def key_of(authorization: Annotated[str, Header()]) -> tm.KeyOf[Session]:
+    """Return the key of the session that a request says it is of."""
+    user, _, token = authorization.removeprefix("Bearer ").rpartition(".")
+    return Session.key(user, token)
 
 
-# --8<-- [start:timer]
-async def expire_now_and_then(store: tm.AsyncStore, seconds: float = 60.0) -> None:
-    """Delete what has ended, until the service ends: nobody sees it any more."""
-    while True:
-        await asyncio.sleep(seconds)
-        await store.expire(limit=10_000)
-
-
-def create_app(path: Path | str) -> FastAPI:
-    """Return the service over a store, which is open while the service runs."""
-
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[dict[str, Any]]:
-        async with tm.open_async(path, models=[Session]) as store:
-            timer = asyncio.create_task(expire_now_and_then(store))
-            yield {"store": store}
-            timer.cancel()
-            with suppress(asyncio.CancelledError):
-                await timer
-
-    app = FastAPI(title="Sessions", lifespan=lifespan)
-    app.post("/sessions", status_code=201)(begin)
-    app.get("/sessions/{token}")(read)
-    app.patch("/sessions/{token}")(change)
-    app.delete("/sessions/{token}", status_code=204)(leave)
-    return app
-
-
-# --8<-- [end:timer]
+Store = Annotated[tm.AsyncStore, Depends(store_of)]
+Key = Annotated[tm.KeyOf[Session], Depends(key_of)]
+router = APIRouter()
 
 
 # --8<-- [start:verbs]
-async def begin(store: Store, user: str) -> Session:
+@router.post("/sessions", status_code=201)
+async def sign_in(store: Store, user: Annotated[str, Body(embed=True)]) -> Session:
     session = Session(user)
     await store.insert(session)
     return session
 
 
-async def read(store: Store, token: str) -> Session:
-    session = await store.get(Session.key(token))
-    if session is None:
-        raise HTTPException(404, "there is no such session, or it has ended")
+@router.get("/me")
+async def me(store: Store, key: Key) -> Session:
+    session = await store[key]
+    await store.replace(session)  # which prolongs it
     return session
 
 
-async def change(store: Store, token: str, changes: tm.Patch[Session]) -> Session:
-    try:
-        return await store.merge(Session.key(token), *changes, returning=True)
-    except tm.EntityNotFound:
-        raise HTTPException(404, "there is no such session, or it has ended") from None
+@router.patch("/me")
+async def change(store: Store, key: Key, patch: tm.Patch[Session]) -> Session:
+    return await store.merge(key, *patch, returning=True)
 
 
-async def leave(store: Store, token: str) -> None:
-    with suppress(tm.EntityNotFound):
-        await store.delete(Session.key(token))
+@router.get("/mine")
+async def mine(store: Store, key: Key) -> list[Session]:
+    session = await store[key]
+    return [
+        other async for other in store.query(Session).where(Session.user == session.user)
+    ]
+
+
+@router.delete("/me", status_code=204)
+async def sign_out(store: Store, key: Key) -> None:
+    await store.delete(key)
 
 
 # --8<-- [end:verbs]
 
 
-@contextmanager
-def serving(path: Path | str) -> Iterator[str]:
-    """Serve from a thread, on a free port of this machine; the block has the URL."""
-    server = uvicorn.Server(uvicorn.Config(create_app(path), log_level="warning"))
+async def signed_out(request: Request, error: Exception) -> Response:
+    """Answer a request of a session that has ended, or never was."""
+    return JSONResponse({"detail": "sign in first"}, 401)
+
+
+async def delete_ended(store: tm.AsyncStore) -> None:
+    """Delete the sessions that have ended, once a minute."""
+    while True:
+        await store.expire(limit=10_000)
+        await asyncio.sleep(60)
+
+
+def application(path: str) -> FastAPI:
+    """Return the service over a store."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[dict[str, tm.AsyncStore]]:
+        async with tm.open_async(path, models=[Session]) as store:
+            timer = asyncio.create_task(delete_ended(store))
+            yield {"store": store}
+            timer.cancel()
+
+    app = FastAPI(title="Sessions", lifespan=lifespan)
+    app.include_router(router)
+    app.add_exception_handler(tm.EntityNotFound, signed_out)
+    return app
+
+
+async def talk(url: str) -> None:
+    """Sign in, change a setting, and come back too late."""
+    global IDLE
+    async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=10) as client:
+
+        async def call(method: str, target: str, session: Any = None, **sent: Any) -> Any:
+            bearer = session and f"Bearer {session['user']}.{session['token']}"
+            headers = {"Authorization": bearer} if session else {}
+            answer = await client.request(method, target, headers=headers, **sent)
+            print(f"{method} {target}: {answer.status_code} {answer.text}")
+            return answer.json() if answer.text else None
+
+        session = await call("POST", "/sessions", json={"user": "ada"})
+        await call("PATCH", "/me", session, json={"theme": "dark", "page": "/news"})
+        await call("PATCH", "/me", session, json={"theme": "green", "until": None})
+        await call("GET", "/me", session)
+        IDLE = timedelta(0)  # what is used now ends at once
+        late = await call("POST", "/sessions", json={"user": "ada"})
+        await call("GET", "/me", late)
+        await call("GET", "/mine", session)
+        await call("DELETE", "/me", session)
+        await call("GET", "/me", session)
+
+
+async def try_out(app: FastAPI) -> None:
+    """Serve on a free port of this machine, and talk to the service."""
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
     with socket.create_server(("127.0.0.1", 0), backlog=100) as listening:
-        thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            thread.join(10)
+        serving = asyncio.create_task(server.serve([listening]))
+        await talk(f"http://127.0.0.1:{listening.getsockname()[1]}")
+        server.should_exit = True
+        await serving
 
 
-def talk(url: str) -> None:
-    """Show what a client sees."""
-    global LASTS
-    with httpx.Client(base_url=url, trust_env=False, timeout=10) as client:
-
-        def call(method: str, target: str, **sent: Any) -> Any:
-            answer = client.request(method, target, **sent)
-            print(f"{method}: {answer.status_code}")
-            return answer.json()
-
-        session = call("POST", "/sessions?user=ada")
-        target = f"/sessions/{session['token']}"
-        later = call("PATCH", target, json={"theme": "dark", "cart": ["b-1"]})
-        assert later["until"] > session["until"]
-        assert call("GET", target) == later
-        call("PATCH", target, json={"token": "x"})
-        LASTS = timedelta(0)  # so the next write ends it
-        call("PATCH", target, json={"cart": []})
-        call("GET", target)
-        call("PATCH", target, json={"theme": "light"})
+def main(arguments: list[str]) -> None:
+    if "--try" in arguments:
+        with tempfile.TemporaryDirectory() as folder:
+            asyncio.run(try_out(application(str(Path(folder, "sessions.db")))))
+    else:
+        uvicorn.run(application(arguments[0] if arguments else "sessions.db"), port=8000)
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--try"]:
-        with TemporaryDirectory() as folder:
-            place = Path(folder) / "sessions.db"
-            with serving(place) as root:
-                talk(root)
-            with tm.open(place, models=[Session]) as ended:
-                print(f"{ended.expire()} deleted, check: {ended.check().ok}")
-    else:
-        file = sys.argv[1] if len(sys.argv) > 1 else "sessions.db"
-        uvicorn.run(create_app(file), host="127.0.0.1", port=8000)
+    main(sys.argv[1:])
