@@ -27,7 +27,15 @@ from .questions import (
     random_walk,
     smaller,
 )
-from .random_models import random_model, with_levels, with_maintained, with_rules, with_turned, with_undeclared
+from .random_models import (
+    random_model,
+    with_levels,
+    with_maintained,
+    with_rules,
+    with_stamp,
+    with_turned,
+    with_undeclared,
+)
 
 LOCAL = 1_000_000
 """How many seeds have models of one time, before those of another: of UTC, and of zones."""
@@ -47,6 +55,8 @@ TURNED = 60_000_000
 """The first seed of partitions of a cut time, and of texts that others begin with, with rows the other way."""
 WRITES = 80_000_000
 """The first seed of every other write by key: alone, in transactions, of many at once."""
+STAMPED = 70_000_000
+"""From here to the writes, models often have a field that each write sets."""
 
 
 @attrs.frozen
@@ -136,6 +146,8 @@ def _tried(seed: int, tally: Tally, kept: Kept) -> Failure | None:
         model = attrs.evolve(model, records=tuple(attrs.evolve(one, timed=True) for one in model.records))
     if (RULES <= seed < TURNED or seed >= WRITES) and more.random() < 0.8:
         model = with_rules(more, model)
+    if STAMPED <= seed < WRITES and more.random() < 0.8:
+        model = with_stamp(more, model)
     model = kept.model(model)
     rows = tuple((record.name, row) for record in model.entities for row in random_rows(rng, record, 14))
     late = rng.random() < 0.1
