@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from .aio.query import AsyncMixedQuery, AsyncQuery, AsyncRows
+from .aio.query import AsyncMixedQuery, AsyncPairs, AsyncQuery, AsyncRows
 from .attributes import publish as _publish
 from .entities.index import IndexRange
 from .execution.totals import GroupedQuery
 from .expressions.tree import Attr, Expr
+from .query.class_results import Rows
 from .query.mixed import MixedQuery
+from .query.pairs import Pairs
 from .query.partitions import Partition
-from .query.query import Rows
 
 __all__ = [
     "AsyncMixedQuery",
+    "AsyncPairs",
     "AsyncQuery",
     "AsyncRows",
     "Attr",
@@ -20,6 +22,7 @@ __all__ = [
     "GroupedQuery",
     "IndexRange",
     "MixedQuery",
+    "Pairs",
     "Partition",
     "Rows",
 ]

@@ -138,7 +138,8 @@ def test_completion_of_an_expression_offers_verbs_only() -> None:
 
     price = Completed.price
     verbs = {
-        "add", "asc", "at", "between", "contains", "date", "desc", "each", "floor", "is_in", "is_not_null", "is_null",
+        "add", "append", "asc", "at", "between", "contains", "date", "desc", "discard", "each", "extend", "floor",
+        "is_in", "is_not_null", "is_null",
         "remove", "set", "startswith", "truncate",
     }  # fmt: skip
     for expression, offered in (

@@ -9,16 +9,18 @@ from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, Never, NoReturn, Self, TypeVar, overload
 
-from ..entities.entity import Entity
+from ..entities.entity import Entity, Record
 from ..execution.totals import GroupedQuery, Owner
 from ..expressions.arithmetic import AnyOwner
 from ..expressions.foreign_names import refuse_foreign_names
 from ..expressions.tree import Assignment, Attr, Expr, Order, Predicate
 from ..planning.explanation import Explanation, MixedExplanation
 from ..progress import ProgressOption
+from ..query.class_results import ClassResults, Rows
 from ..query.pages import Page
+from ..query.pairs import Pairs
 from ..query.partitions import Partition
-from ..query.query import ClassResults, Query, Rows
+from ..query.query import Query
 from .awaited import AsyncFacade, awaited
 from .cancellation import Cancellation
 from .cursor import AsyncCursor
@@ -35,6 +37,8 @@ F = TypeVar("F")
 G = TypeVar("G")
 H = TypeVar("H")
 J = TypeVar("J")
+R = TypeVar("R", bound=Record)
+T2 = TypeVar("T2", bound=Entity)
 
 
 @refuse_foreign_names("query", lambda _: ("a query", "Product"), "async")
@@ -189,6 +193,20 @@ class AsyncQuery(AsyncColumnResults[E]):
         query: Any = self._sync
         return await self._cancellable(lambda progress: query.delete(progress=progress, resume=resume), progress)
 
+    async def move_to(
+        self: AsyncQuery[M], to: type[T2] | Callable[[M], T2 | None], /, *, progress: ProgressOption = False
+    ) -> int:
+        """Move the entities that the query finds to another class, or to other keys; as `Query.move_to`.
+
+        A call that is cancelled leaves whole batches moved.
+        """
+        query: Any = self._sync
+        return await self._cancellable(lambda progress: query.move_to(to, progress=progress), progress)
+
+    def with_(self, other: type[R], /, *, by: Attr[E, Any] | tuple[Attr[E, Any], ...]) -> AsyncPairs[E, R]:
+        """Return each entity with the one of another class whose key it has, or None; as `Query.with_`."""
+        return AsyncPairs(self._workers, self._sync.with_(other, by=by))
+
     async def _cancellable(self, call: Callable[[ProgressOption], int], progress: ProgressOption) -> int:
         cancellation = Cancellation()
         return await self._workers.run_until(cancellation, partial(call, cancellation.progress(progress)))
@@ -290,6 +308,41 @@ class AsyncMixedQuery(AsyncResults[A | B | C], Generic[A, B, C]):
     async def explain(self) -> Any:
         """Return the plan of the query, class by class; as `MixedQuery.explain`."""
         return await self._workers.run(lambda: _with_cost(self._sync.explain()))
+
+
+class AsyncPairs(AsyncFacade[Pairs[E, R]], Generic[E, R]):
+    """The results of a query, each with the entity of another class whose key it has; as `Pairs`, to await."""
+
+    def __aiter__(self) -> AsyncCursor[tuple[E, R | None]]:
+        return AsyncCursor(self._workers, partial(iter, self._sync))
+
+    def __reduce__(self) -> NoReturn:
+        self._sync.__reduce__()
+
+    async def list(self) -> builtins.list[tuple[E, R | None]]:
+        """Return all pairs.
+
+        Raises:
+            ScanRefused: no key or index bounds the query.
+            QueryStopped: it used up its budget.
+        """
+        return await self._workers.run(lambda: [*self._sync])
+
+    first: Final = awaited(Pairs[E, R].first)
+    one: Final = awaited(Pairs[E, R].one)
+    one_or_none: Final = awaited(Pairs[E, R].one_or_none)
+    page: Final = awaited(Pairs[E, R].page)
+
+    async def pages(self, size: int, /) -> AsyncIterator[Page[tuple[E, R | None]]]:
+        """Yield page after page; as `Pairs.pages`."""
+        page = await self.page(size)
+        yield page
+        while page.token is not None:
+            page = await self.page(size, page.token)
+            yield page
+
+    def __repr__(self) -> str:
+        return f"<async {self._sync!r}>"
 
 
 @refuse_foreign_names("rows", lambda _: ("a query after .select(…)", "Product"), "async")

@@ -5,7 +5,6 @@ What is calculated is calculated from the entity as it was: ``a=Product.b, b=Pro
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
@@ -13,7 +12,6 @@ from itertools import count
 from typing import Any, Literal, TypeAlias
 
 import attrs
-import msgspec
 
 from ..codegen import Names, compile_functions
 from ..entities.declaration import check_type, check_value, checked_on_write, located, read_only_fault
@@ -21,19 +19,30 @@ from ..entities.entity import key_of
 from ..entities.fields import FieldModel
 from ..errors import CorruptStore, InvalidEntity, did_you_mean, safe_repr
 from ..expressions.arithmetic import EXACT, Computed, Number, calculation_fault, kind_of
-from ..expressions.python_source import calculation_source, walk
-from ..expressions.tree import Assignment, Attr
+from ..expressions.python_source import calculation_source
+from ..expressions.tree import Assignment, Attr, ElementOfList
 from ..owner_cache import cached_on_owner
 from ..schema.maintenance import sound_test
 from ..schema.model import Model, has_functions
 from ..schema.rows import DAMAGE, FIRST, SAFE_LENGTH, Row, unreadable
+from ..values.parts import (
+    MISSING,
+    NoElement,
+    Path,
+    altered,
+    check_removable,
+    discarded,
+    extended,
+    is_no_value,
+    item_type,
+    list_path,
+    path_text,
+)
 from ..values.scalars import SCALARS, ValueFault, ValueType
 
 MAX_FUNCTIONS = 512
 _Source: TypeAlias = Literal["constant", "sum", "call"]
 """Where a value in a row comes from: a constant, the value before and a constant, a function without arguments."""
-REMOVED = object()
-"""Stands for no value, of an entry that goes."""
 
 
 @attrs.frozen(eq=False)
@@ -41,28 +50,31 @@ class _Step:
     """The new value of one field, or of a part of it."""
 
     field: FieldModel
-    path: tuple[str, ...]
+    path: Path
     """Where the part stands in the field; empty for all of it."""
     label: str
     kind: ValueType
     """Of the field, or of the part."""
     constant: Any
-    """The value, checked; `REMOVED` for none."""
+    """The value, checked; `MISSING` for none."""
     formula: str = ""
     """What is calculated or removed, as a user could have written it."""
     calculate: Callable[[Any], Any] | None = None
     """Makes the value from an entity, not checked yet; None for a constant."""
+    alter: Callable[[Any], Any] | None = None
+    """Makes the value from what it was, if it is made of that."""
     increment: Any = None
     """What is added to the value, if no more is calculated."""
 
     @property
+    def is_constant(self) -> bool:
+        """Whether it gives a whole field a value, whatever the entity is."""
+        return not self.path and self.calculate is None and self.alter is None
+
+    @property
     def text(self) -> str:
         """The value as a user could have written it."""
-        if self.formula:
-            return self.formula
-        # (Only the stored form of a nested value is the same text in every process.)
-        shows_stored_form = self.kind.kind is object and self.constant is not None and not self.kind.dynamic
-        return self.kind.store(self.constant) if shows_stored_form else repr(self.constant)
+        return self.formula or _value_text(self.kind, self.constant)
 
     def __str__(self) -> str:
         return f"{self.label} = {self.text}"
@@ -97,8 +109,7 @@ class Assignments:
         if hasattr(self.model.cls, "__attrs_post_init__"):
             return None
         for step in self.steps:
-            cleared = step.constant is None or step.constant is REMOVED
-            if cleared or step.path or step.calculate is not None or step.field.type.undeclared:
+            if step.constant is None or not step.is_constant or step.field.type.undeclared:
                 return None
         return {step.field.name: step.field.type.store(step.constant) for step in self.steps}
 
@@ -113,8 +124,8 @@ class Assignments:
         constants: list[Any] = []
         texts = 0
         for step in self.steps:
-            f, adds = step.field, step.calculate is not None
-            if step.path or f.type.undeclared or (adds and (f.type.kind not in (int, float) or step.increment is None)):
+            f, adds = step.field, not step.is_constant
+            if f.type.undeclared or (adds and (step.path or f.type.kind not in (int, float) or step.increment is None)):
                 return None
             constant = step.increment if adds or step.constant is None else f.type.store(step.constant)
             texts += len(constant) if f.type.spillable and constant is not None and not adds else 0
@@ -140,7 +151,7 @@ class Assignments:
             entity = model.build_one(row)
         except CorruptStore:
             mended = self._mended(row)
-            reads_nothing = all(step.calculate is None and not step.path for step in self.steps)
+            reads_nothing = all(step.is_constant for step in self.steps)
             if reads_nothing and model.fault_of(mended) is not None:
                 return mended[: FIRST + len(model.columns)]
             entity = model.build_one(mended)
@@ -151,7 +162,7 @@ class Assignments:
         """Return a stored row with the constants that whole fields become, which may take the place of damage."""
         values = list(row)
         for step in self.steps:
-            if step.calculate is None and not step.path and step.constant is not REMOVED:
+            if step.is_constant:
                 constant = step.constant
                 values[self.model.position[step.field.name]] = None if constant is None else step.kind.store(constant)
         return tuple(values)
@@ -166,16 +177,18 @@ class Assignments:
         values: dict[str, Any] = {}
         faults = []
         for step in self.steps:
-            name, calculate = step.field.name, step.calculate
-            if calculate is None and not step.path:
+            name, calculate, alter = step.field.name, step.calculate, step.alter
+            if calculate is None and alter is None and not step.path:
                 values[name] = step.constant
                 continue
             try:
                 value = step.constant if calculate is None else calculate(entity)
-                if step.path:
+                if alter is not None or step.path:
                     current = values[name] if name in values else getattr(entity, name)
-                    value = _with_part(step.field.type, current, step.path, value)
+                    value = altered(step.field.type, current, step.path, alter or partial(_instead, value))
                 values[name] = check_value(step.field, value)
+            except NoElement as error:
+                faults.append(located(name, error))
             except (ArithmeticError, ValueError, TypeError) as error:
                 faults.append(f"{step}: {calculation_fault(error)}")
         if faults:
@@ -188,41 +201,6 @@ class Assignments:
                 self.model.cls.__dict__[name].__set__(entity, value)
             else:
                 setattr(entity, name, value)
-
-
-def _with_part(kind: ValueType, nested: Any, path: tuple[str, ...], value: Any) -> Any:
-    """Return a copy of a nested value with another part; raise `ValueFault` if there is nothing that it is a part of."""
-    name, *inner_path = path
-    if kind.entries:
-        if value is REMOVED and (nested is None or name not in nested):
-            return nested
-        copy = {} if nested is None else dict(nested)
-        if inner_path:
-            copy[name] = _with_part(kind.member_type(name), copy.get(name), tuple(inner_path), value)
-        elif value is REMOVED:
-            del copy[name]
-        else:
-            copy[name] = value
-        return copy
-    if nested is None:
-        if value is REMOVED:
-            return None
-        raise ValueFault(f"the value that contains {name} is missing; set the whole value")
-    if inner_path:
-        value = _with_part(kind.member_type(name), getattr(nested, name), tuple(inner_path), value)
-    elif value is REMOVED:
-        value = None
-    return _with_member(nested, name, value)
-
-
-def _with_member(nested: Any, name: str, value: Any) -> Any:
-    if isinstance(nested, msgspec.Struct):
-        return msgspec.structs.replace(nested, **{name: value})
-    if attrs.has(type(nested)):
-        return attrs.evolve(nested, **{getattr(attrs.fields(type(nested)), name).alias: value})
-    if dataclasses.is_dataclass(nested):
-        return dataclasses.replace(nested, **{name: value})  # type: ignore[type-var]
-    return nested.__replace__(**{name: value})
 
 
 def assignments(model: Model, verb: str, assigned: Sequence[Assignment[Any]], values: Mapping[str, Any]) -> Assignments:
@@ -240,7 +218,7 @@ def assignments(model: Model, verb: str, assigned: Sequence[Assignment[Any]], va
     fields = model.assignable
     faults: list[str] = []
     steps: list[_Step] = []
-    changes: list[tuple[Any, Any, bool, bool]] = []
+    changes: list[tuple[Attr[Any, Any], Any, str]] = []
     for assignment in assigned:
         if not _is_assignment(assignment):
             faults.append(f"expected {model.name}.field.set(…), .add(…) or .remove(), got {safe_repr(assignment)}")
@@ -251,28 +229,29 @@ def assignments(model: Model, verb: str, assigned: Sequence[Assignment[Any]], va
         ):
             faults.append(f"{assignment.attr!r} is not a field of {model.name}")
         else:
-            changes.append((assignment.attr, assignment.value, assignment.adds, assignment.removes))
+            changes.append((assignment.attr, assignment.value, assignment.action))
     for name, value in values.items():
         if name in fields:
-            changes.append((getattr(model.cls, name), value, False, False))
+            changes.append((getattr(model.cls, name), value, "set"))
         elif name == "returning":
             faults.append("returning= is for merge; to have the entities, query again")
         else:
             faults.append(f'no field "{name}" (fields: {", ".join(fields)}){did_you_mean(name, fields)}')
-    for attr, value, adds, removes in changes:
-        field, path = fields[attr.name], attr.path
+    for attr, value, action in changes:
+        field, path = fields[attr.name], list_path(attr.path) if attr.path else ()
         if field is None:
             faults.append(_fixed_fault(model.declaration.field(attr.name)))
             continue
-        label = attr.label if path else field.name
-        for twin in steps:
-            if twin.field is field and _overlap(twin.path, path):
-                also = "" if twin.path == path else f", as {twin.label} is, too"
-                faults.append(f"{label}: it is assigned twice{also}")
+        twin_paths = [list_path(step.path) for step in steps if step.field is field]
+        for twin in twin_paths:
+            if _overlap(twin, path):
+                also = "" if twin == path else f", as {field.name}{path_text(twin)} is, too"
+                faults.append(f"{field.name}{path_text(path)}: it is assigned twice{also}")
                 break
         else:
+            label = field.name + path_text(attr.path) if attr.path else field.name
             try:
-                steps.append(_step(model, field, label, attr, value, adds=adds, removes=removes))
+                steps.append(_step(model, field, label, attr, value, action))
             except ValueFault as error:
                 faults.append(located(label, error))
     if not faults and not steps:
@@ -286,7 +265,7 @@ def _is_assignment(value: object) -> bool:
     return isinstance(value, Assignment)
 
 
-def _overlap(a: tuple[str, ...], b: tuple[str, ...]) -> bool:
+def _overlap(a: Path, b: Path) -> bool:
     """Return whether two parts of a field are one, or one is a part of the other."""
     return all(left == right for left, right in zip(a, b, strict=False))
 
@@ -298,19 +277,31 @@ def _fixed_fault(field: FieldModel) -> str:
     return f"{field.name}: a key field cannot be assigned; store.move(entity, new_key) gives another key"
 
 
-def _step(
-    model: Model, field: FieldModel, label: str, attr: Attr[Any, Any], value: Any, *, adds: bool, removes: bool
-) -> _Step:
+def _value_text(kind: ValueType, value: Any) -> str:
+    # (Only the stored form of a nested value is the same text in every process.)
+    return kind.store(value) if kind.kind is object and value is not None and not kind.dynamic else repr(value)
+
+
+def _instead(value: Any, _: Any) -> Any:
+    return value
+
+
+def _step(model: Model, field: FieldModel, label: str, attr: Attr[Any, Any], value: Any, action: str) -> _Step:
     """Return what a field or a part of it becomes; raise `ValueFault` if it cannot."""
     kind = attr.type
-    if removes:
+    if action == "remove":
         if attr.path:
-            _check_removable(field.type, attr.path)
+            check_removable(field.type, attr.path)
         elif not field.optional:
             raise ValueFault(field.removal_fault)
-        return _Step(field, attr.path, label, kind, REMOVED if attr.path else None, "removed")
+        return _Step(field, attr.path, label, kind, MISSING if attr.path else None, "removed")
+    if action in ("extend", "discard"):
+        alter, text = _elements(kind, value, action)
+        return _Step(field, attr.path, label, kind, None, f"{model.name}.{label}.{action}([{text}])", None, alter)
     if isinstance(value, Number):
         for attribute in value.attributes():
+            if isinstance(attribute, ElementOfList):
+                raise ValueFault(f"{attribute!r} is an element of a list, and a calculation reads whole fields")
             if not issubclass(model.cls, attribute.owner):
                 raise ValueFault(f"{attribute!r} is not a field of {model.name}")
         _check_kind(kind, value)
@@ -318,15 +309,14 @@ def _step(
     if attr.path:  # (Whether a part may be None is seen when the whole is checked.)
         constant: Any = None if value is None else kind.check(value)
     else:  # What is asked of the field is asked of the sum, not of what is added.
-        constant = (check_type if adds else check_value)(field, value)
+        constant = (check_type if action == "add" else check_value)(field, value)
     if kind.dynamic:  # (it says its own type)
         constant = value
-    if not adds:
+    if action != "add":
         return _Step(field, attr.path, label, kind, constant)
 
-    def add(entity: Any) -> Any:
-        current = walk(getattr(entity, field.name), attr.path)
-        if current is None:
+    def add(current: Any) -> Any:
+        if is_no_value(current):
             return constant
         if kind.dynamic and (isinstance(current, bool) or not isinstance(current, type(constant))):
             raise ValueFault(
@@ -336,18 +326,15 @@ def _step(
         total = EXACT.add(current, constant) if isinstance(current, Decimal) else current + constant
         return type(current)(total) if kind.dynamic else total  # (an Int32 stays one)
 
-    return _Step(field, attr.path, label, kind, None, f"{model.name}.{label} + {constant!r}", add, constant)
+    return _Step(field, attr.path, label, kind, None, f"{model.name}.{label} + {constant!r}", None, add, constant)
 
 
-def _check_removable(kind: ValueType, path: tuple[str, ...]) -> None:
-    """Raise ValueError if a part is none that may be missing."""
-    *parents, entry = path
-    for name in parents:
-        kind = kind.member_type(name)
-    if not kind.entries:
-        raise ValueFault(
-            f"{entry} cannot be removed; an entry of a dict can, and an undeclared property: use .set(None)"
-        )
+def _elements(kind: ValueType, values: Sequence[Any], action: str) -> tuple[Callable[[Any], Any], str]:
+    """Return what adds elements to a list or a set, or takes them out, and the elements as text."""
+    item = item_type(kind)
+    items = [None if element is None else item.check(element) for element in values]
+    text = ", ".join([_value_text(item, element) for element in items])
+    return (extended if action == "extend" else discarded)(kind, items), text
 
 
 def _check_kind(kind: ValueType, value: Number[Any, Any]) -> None:

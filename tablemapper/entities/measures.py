@@ -13,7 +13,7 @@ import attrs
 
 from ..errors import InvalidQuery, safe_repr
 from ..expressions.arithmetic import Computed
-from ..expressions.tree import TIMESTAMP_NAME, Attr, ElementAttr, as_predicate
+from ..expressions.tree import TIMESTAMP_NAME, Attr, ElementAttr, ElementOfList, as_predicate
 from .declaration import AbstractDeclaration, Declaration, abstract_declaration
 from .fields import FieldModel, Measure, SourceName
 
@@ -118,6 +118,8 @@ def _source_fault(measure: Measure, source: type[Any]) -> str | None:
     for attribute in attributes:
         if not isinstance(attribute, Attr):
             return f"{measure.kind}({safe_repr(attribute)}): expected a field, as in {source.__name__}.name"
+        if isinstance(attribute, ElementOfList):
+            return f"{attribute!r} is an element of a list, which can only be assigned; .each() gives all of them"
         if not issubclass(source, attribute.owner):
             return f"{safe_repr(attribute)} is not a field of {source.__name__}, the class that it aggregates"
         if attribute.name == TIMESTAMP_NAME:

@@ -55,10 +55,15 @@ class PlanReader:
         return ((row,) for row in (rows if self.prepared.plan.sorted else self.spending.counted(rows)))
 
     def rows(
-        self, after: Position | None = None, limit: int | None = None, *, examined: int | None = None
+        self,
+        after: Position | None = None,
+        limit: int | None = None,
+        *,
+        examined: int | None = None,
+        within: Any = None,
     ) -> Iterator[Sequence[Row]]:
         """Yield rows, as `chunks` does, within the budget."""
-        return self.counted(self.chunks(after, limit, examined=examined))
+        return self.counted(self.chunks(after, limit, examined=examined, within=within))
 
     def items_of(self, rows: Iterable[Row]) -> list[Any]:
         """Return the items of rows: entities, or tuples."""
@@ -69,10 +74,12 @@ class PlanReader:
         items = chain.from_iterable(map(self.items_of, self.rows(None, limit)))
         return items if limit is None else islice(items, limit)
 
-    def positioned(self, after: Position | None, limit: int | None) -> Iterator[tuple[Position, Any]]:
+    def positioned(
+        self, after: Position | None, limit: int | None, *, within: Any = None
+    ) -> Iterator[tuple[Position, Any]]:
         """Yield items, each with its position; at least so many, if there are."""
         position, layout = self.prepared.position, self.layout
-        for rows in self.rows(after, limit):
+        for rows in self.rows(after, limit, within=within):
             if self.prepared.whole:  # each row is an item, so they can be made together
                 yield from zip([position(row, layout) for row in rows], self.items_of(rows), strict=True)
             else:

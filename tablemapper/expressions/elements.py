@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 import attrs
 
 from ..errors import InvalidQuery
+from ..values.parts import Path
 from ..values.scalars import ValueType
 from .arithmetic import Expr, Incomparable
 
@@ -55,11 +56,11 @@ class Recorder:
 
     __slots__ = ("path_",)
 
-    def __init__(self, path: tuple[str, ...]) -> None:
-        self.path_: tuple[str, ...] = path
+    def __init__(self, path: Path) -> None:
+        self.path_: Path = path
 
     def __getattr__(self, name: str) -> Recorder:
         return Recorder((*self.path_, name))
 
-    def __getitem__(self, name: str) -> Recorder:
+    def __getitem__(self, name: str | int) -> Recorder:
         return Recorder((*self.path_, name))

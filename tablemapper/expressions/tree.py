@@ -7,7 +7,6 @@ because predicates are two-valued. A comparison with a missing value is false, `
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from datetime import date, datetime, timedelta
 from functools import cached_property
@@ -21,10 +20,11 @@ from ..errors import InvalidQuery, safe_repr
 from ..keys.codec import KeyCodec
 from ..keys.truncation import Truncation
 from ..values.extra import TEXT, Extra
+from ..values.parts import Path, path_text
 from ..values.scalars import SCALARS, ValueType
 from .arithmetic import Computed, Expr, Kind, Number
 from .boolean import And, Junction, Not, Or, Predicate, as_predicate
-from .clauses import Assignment, Order
+from .clauses import Assignable, Assignment, Elements, Order
 from .elements import ElementAttr, Recorder
 from .foreign_names import refuse_foreign_names
 
@@ -38,6 +38,7 @@ __all__ = [
     "Computed",
     "Contains",
     "ElementAttr",
+    "ElementOfList",
     "Expr",
     "In",
     "IsNull",
@@ -62,7 +63,6 @@ U = TypeVar("U")
 O = TypeVar("O", contravariant=True)  # noqa: E741, PLC0105  the owner of an attribute: its entity class
 O_contra = TypeVar("O_contra", contravariant=True)
 
-_is_plain = re.compile(r'[^.()\["]+').fullmatch  # (a key of a dict can be any text but one with a quotation mark)
 TIMESTAMP_NAME = "_timestamp"  # of an attribute; no field begins with an underscore
 Comparison: TypeAlias = Literal["==", "!=", "<", "<=", ">", ">="]
 
@@ -79,13 +79,13 @@ class Parameter:
 
 @refuse_foreign_names("field", lambda attr: (repr(attr), attr.owner.__name__), "either")
 @attrs.frozen(eq=False, repr=False)
-class Attr(Number[O, T]):
+class Attr(Assignable[O, T], Number[O, T]):
     """A field of an entity class, a value nested in a field, or a truncated time."""
 
     owner: type[O]
     name: str
     type: ValueType
-    path: tuple[str, ...] = ()
+    path: Path = ()
     part: Truncation | None = None
     """What a time is cut down to."""
     uncut: ValueType | None = None
@@ -97,11 +97,15 @@ class Attr(Number[O, T]):
         return f"{self.owner.__name__}.{self.label}"
 
     @property
+    def _kind(self) -> ValueType:
+        return self.type
+
+    @property
     def label(self) -> str:
         """The field as a user writes it, without its class: ``taken_at.date()``, ``address.city``."""
         if self.name == TIMESTAMP_NAME:
             return "timestamp()"
-        text = "".join([self.name, *[f".{step}" if _is_plain(step) else f'["{step}"]' for step in self.path]])
+        text = self.name + path_text(self.path)
         return text if self.part is None else f"{text}.{self.part}"
 
     @property
@@ -109,7 +113,7 @@ class Attr(Number[O, T]):
         return self.type.kind if self.type.calculable else None
 
     @cached_property
-    def source(self) -> tuple[str, tuple[str, ...], Truncation | str | None]:
+    def source(self) -> tuple[str, Path, Truncation | str | None]:
         """The identity of attributes that always have the same value."""
         return self.name, self.path, "text" if self.type is TEXT else self.part
 
@@ -302,6 +306,8 @@ class Attr(Number[O, T]):
             nested = self.type.nested(recorded.path_)
         except ValueError as error:
             raise InvalidQuery(f"{self!r}.at(…): {error}") from None
+        if int in map(type, recorded.path_):
+            return ElementOfList(self.owner, self.name, nested, self.path + recorded.path_)
         return attrs.evolve(self, path=self.path + recorded.path_, type=nested)
 
     @overload
@@ -310,8 +316,12 @@ class Attr(Number[O, T]):
     def __getitem__(self: Attr[O, dict[str, U]], name: str, /) -> Attr[O, U]: ...
     @overload
     def __getitem__(self: Attr[O, dict[str, U] | None], name: str, /) -> Attr[O, U]: ...
-    def __getitem__(self, name: str, /) -> Attr[Any, Any]:
-        """Return a value by its name: an undeclared property, ``Product.extra["color"]``, or an entry of a dict.
+    @overload
+    def __getitem__(self: Elements[O, list[U] | tuple[U, ...] | None], place: int, /) -> Attr[O, U]: ...
+    def __getitem__(self, name: Any, /) -> Attr[Any, Any]:
+        """Return an undeclared property, ``Product.extra["color"]``, an entry of a dict, or an element of a list.
+
+        An element, ``Order.lines[0]`` or ``[-1]``, can be assigned and removed; no condition is on one.
 
         Raises:
             InvalidQuery: the type of the field has no such value.
@@ -331,23 +341,46 @@ class Attr(Number[O, T]):
         """Order by this, the greatest first."""
         return Order(attr=self, descending=True)
 
-    def set(self, value: T | Number[O, T], /) -> Assignment[O]:
-        """Set the field: to a value, a field or a calculation, as in ``Product.price.set(Product.cost * 2)``."""
-        return Assignment(attr=self, value=value)
 
-    def add(self, value: T, /) -> Assignment[O]:
-        """Add to the stored value; a missing value counts as zero.
+def _refusing(method: str) -> Callable[..., NoReturn]:
+    """Return a method of conditions and orders, which an element of a list has not."""
 
-        Raises:
-            InvalidQuery: the field cannot be added to, or the value is of another type.
-        """
-        if not self.type.summable and not (self.type.dynamic and type(value) in (int, float)):
-            raise InvalidQuery(f"{self!r}.add(…): {self.type.name} cannot be added to")
-        return Assignment(attr=self, value=self._operand(value, "add"), adds=True)
+    def refuse(self: ElementOfList[Any, Any], *_: object) -> NoReturn:
+        raise self._refusal(f".{method}(…)")
 
-    def remove(self) -> Assignment[O]:
-        """Remove a field's value, an entry of a dict, or an undeclared property: ``Device.more["x"].remove()``."""
-        return Assignment(attr=self, value=None, removes=True)
+    return refuse
+
+
+class ElementOfList(Attr[O, T]):
+    """An element of a list by its place, or a part of it: something to assign, and nothing to ask for."""
+
+    __slots__ = ()
+
+    def _refusal(self, test: str) -> InvalidQuery:
+        return InvalidQuery(f"{self!r}{test}: a condition is over all elements, .contains(…)")
+
+    def _compare(self, op: Comparison, other: Any) -> NoReturn:
+        raise self._refusal(f" {op} …")
+
+    @property
+    def number_kind(self) -> None:
+        return None
+
+
+for _name in [
+    "is_in",
+    "is_null",
+    "is_not_null",
+    "startswith",
+    "contains",
+    "each",
+    "date",
+    "truncate",
+    "floor",
+    "asc",
+    "desc",
+]:
+    setattr(ElementOfList, _name, _refusing(_name))
 
 
 def cut_down(attr: Attr[O, Any], part: Truncation) -> Attr[O, Any]:

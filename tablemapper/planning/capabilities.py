@@ -26,16 +26,19 @@ class Capabilities:
     quick_reads: bool = True
     """Whether an entity is read in less time than another thread is woken in."""
 
-    def check_across(self, call: str) -> None:
+    def check_across(self, call: str, mend: str = "") -> None:
         """Refuse a transaction over partitions, if there is none.
+
+        Args:
+            mend: what to do instead.
 
         Raises:
             InvalidTransaction
         """
         if not self.across_partitions:
+            mend = mend or "write the partitions one after the other, the one that others depend on last"
             raise InvalidTransaction(
-                f"{call} is not possible on {self.engine}, where a transaction is of one table and partition; write the "
-                "partitions one after the other, the one that others depend on last"
+                f"{call} is not possible on {self.engine}, where a transaction is of one table and partition; {mend}"
             )
 
     def check_load(self, call: str) -> None:

@@ -30,9 +30,10 @@ from ..planning.query_spec import QuerySpec
 from ..planning.skip_scan import Descending
 from ..schema.model import Model
 from ..schema.rows import Row, readable
+from .class_results import ClassResults, Rows
 from .pages import TokenSeal, counted, query_identity
 from .partitions import Partition
-from .query import ClassResults, Query, Rows
+from .query import Query
 from .results import Results, check_condition, refuse_named
 
 T = TypeVar("T")
@@ -253,6 +254,9 @@ class _Mixed(Results[T]):
         queries: Iterator[ClassResults[Any]] = (member.query for member in self._members if member.refuted is None)
         if only_count:
             queries = (Rows(self._plans, attrs.evolve(q._spec, order=(), mixed=False), ()) for q in queries)
+        if any(member.model.declaration.expiry is not None for member in self._members):
+            moment = self._plans.moment()
+            queries = (query._with(attrs.evolve(query._spec, moment=moment)) for query in queries)
         spending = start(self._spec.budget, self)
         return [attrs.evolve(query._run(*query._find()), spending=spending) for query in queries]
 

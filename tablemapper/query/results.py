@@ -12,7 +12,7 @@ from ..execution.prepared import PlanCache
 from ..expressions.arithmetic import Computed
 from ..expressions.elements import ElementAttr
 from ..expressions.foreign_names import refuse_foreign_names
-from ..expressions.tree import Attr, Order, Predicate
+from ..expressions.tree import Attr, ElementOfList, Order, Predicate
 from ..planning.query_spec import QuerySpec
 from ..schema.model import Model
 from .pages import Page, TokenSeal, read_page
@@ -155,6 +155,8 @@ def own_field(attr: object, model: Model) -> Attr[Any, Any]:
             f"{attr!r} is for the groups of an aggregate: declare one with tm.group_by({attr!r}), and query that; for a condition "
             f"write {attr.list!r}.contains(…)"
         )
+    if isinstance(attr, ElementOfList):
+        raise InvalidQuery(f"{attr!r} is an element of a list, which can only be assigned; name the whole list")
     if not isinstance(attr, Attr) or not issubclass(model.cls, attr.owner):
         names = [field.name for field in model.declaration.fields]
         name = attr.name if isinstance(attr, Attr) else attr if isinstance(attr, str) else None

@@ -25,7 +25,8 @@ import msgspec
 from ..codegen import Names, compile_functions
 from ..edits.assignments import Assignments, assignments
 from ..engines.current_transaction import check_outside
-from ..engines.protocol import Engine, NoteConflict, Operation, restore_rows
+from ..engines.ended import ended_by, set_test
+from ..engines.protocol import Engine, NoteConflict, Operation, restore_rows, rows_before
 from ..entities.entity import key_of
 from ..errors import (
     CorruptStore,
@@ -42,7 +43,7 @@ from ..expressions.python_source import python_source
 from ..expressions.tree import And
 from ..planning.budget import BudgetMeter
 from ..planning.projection import ENTITIES
-from ..planning.query_spec import QuerySpec, query_form
+from ..planning.query_spec import BEFORE_ALL, QuerySpec, query_form
 from ..planning.ranges import BoundPlan
 from ..progress import Meter, ProgressOption, start_meter
 from ..schema.maintenance import maintenance
@@ -73,13 +74,13 @@ class WriteByQuery:
 
     def delete(self, spec: QuerySpec, query_text: str, *, progress: ProgressOption, resume: str | None) -> int:
         """Delete what a query finds; return the number of entities."""
-        model = writable(spec.model)
+        return self._run(spec, query_text, "delete()", _deletion(writable(spec.model)), progress, resume)
 
-        def work(entity: Any) -> Operation:
-            row = entity._row
-            return Operation("delete", model, row[0], row[1], old=row, etag=row[2])
-
-        return self._run(spec, query_text, "delete()", work, progress, resume)
+    def expire(self, spec: QuerySpec, query_text: str, *, progress: ProgressOption) -> int:
+        """Delete what a query finds, which has ended; return the number of entities."""
+        return self._run(
+            attrs.evolve(spec, moment=BEFORE_ALL), query_text, "expire()", _deletion(spec.model), progress, None
+        )
 
     def update(
         self,
@@ -123,6 +124,8 @@ class WriteByQuery:
         """
         verb = doing.partition("(")[0]
         check_outside(self.engine, verb)
+        if spec.moment is None and spec.model.declaration.expiry is not None:
+            spec = attrs.evolve(spec, moment=self.plans.moment())
         if spec.limit is None:
             spec = spec.unordered  # (an order matters only with a limit)
         prepared, bound = self.plans.find(spec, None)
@@ -136,9 +139,9 @@ class WriteByQuery:
             return 0
         spending = None if spec.budget is None else spec.budget.start(query_text)
         with start_meter(progress, verb) as meter:
-            run = _Run(self, spec, self._test(spec, bound), work, checkpoint, spending, meter)
+            run = self._run_of(self, spec, self._test(spec, bound), work, checkpoint, spending, meter)
             try:
-                if prepared.plan.index is None and spec.limit is None:
+                if prepared.plan.index is None and spec.limit is None and not run.gathers_keys:
                     run.by_page(prepared, bound, by_row if prepared.whole and prepared.layout is ENTITIES else None)
                 else:
                     run.by_key()
@@ -147,16 +150,21 @@ class WriteByQuery:
                 raise
         return run.written
 
+    def _run_of(self, *arguments: Any) -> BatchRun:
+        return BatchRun(*arguments)
+
     def _test(self, spec: QuerySpec, bound: BoundPlan) -> Callable[[Any], bool]:
         """Return a function that tells whether a query finds an entity."""
-        form, values = spec.parts()
+        (form, _), values = spec.parts(), bound.values
         tests = self.plans.tests
         test = tests.get(form)
         if test is None:
             if len(tests) >= MAX_PLANS:
                 tests.clear()
             names = Names()
-            source = python_source(And(parts=query_form(spec, None).where), lambda name: f"e.{name}", names)
+            shape = query_form(spec, None)
+            conditions = shape.where if shape.unended is None else (*shape.where, shape.unended)
+            source = python_source(And(parts=conditions), lambda name: f"e.{name}", names)
             functions = compile_functions("what a query finds", f"def holds(e, v):\n    return {source}\n", names)
             test = tests[form] = functions["holds"]
         holds = test
@@ -170,8 +178,11 @@ class WriteByQuery:
 # ---------------------------------------------------------------------------------------------- one run
 
 
-class _Run:
+class BatchRun:
     """One write by query, from its first batch to its last."""
+
+    gathers_keys = False
+    """Whether the keys are always collected before the first entity is written."""
 
     def __init__(
         self,
@@ -192,6 +203,7 @@ class _Run:
         self._checkpoint = checkpoint
         self._spending = spending
         self._meter = meter
+        self._has_ended = ended_by(self._model, spec.moment)
         self._postponed: list[Operation] = []
         """What was not written yet, as an entity that the run has still to come to holds a unique value that it takes."""
         self._enough = 0
@@ -307,14 +319,13 @@ class _Run:
         while operations:
             # The more often others are faster, the smaller the batch.
             part = operations[: max(len(operations) >> max(tries - 2, 0), 1)]
-            part = part[: self._engine.together(part)]
+            part = part[: self._fitting(part)]
             written_so_far = self.written + len(part)
-            checkpoint = self._checkpoint
-            rows = [(operation.old, operation.new) for operation in part]
+            rows = rows_before(part)
+            if self._has_ended is not None:
+                set_test(part, self._has_ended)
             try:
-                self._engine.apply(
-                    part, notes=() if checkpoint is None else checkpoint.moved(part[-1].key, written_so_far)
-                )
+                self._apply(part, written_so_far)
             except (PreconditionFailed, EntityNotFound):
                 restore_rows(part, rows)
                 tries += 1
@@ -328,19 +339,27 @@ class _Run:
                 if len(part) == len(operations):
                     self._postponed, self._enough = operations, 2 * len(operations)
                     return
-                if self._engine.together(operations) < len(operations):
+                if self._fitting(operations) < len(operations):
                     raise _too_many(error, len(part)) from None
                 tries = 0
             except NoteConflict:
-                assert checkpoint is not None
-                raise checkpoint.taken() from None
+                assert self._checkpoint is not None
+                raise self._checkpoint.taken() from None
             else:
-                if checkpoint is not None:
-                    checkpoint.arrived()
+                if self._checkpoint is not None:
+                    self._checkpoint.arrived()
                 self.written = written_so_far
                 self._meter.advance(len(part))
                 operations = operations[len(part) :]
         self._enough = 0
+
+    def _fitting(self, operations: Sequence[Any]) -> int:
+        return self._engine.together(operations)
+
+    def _apply(self, part: Sequence[Any], total: int) -> None:
+        """Write a part of a batch; with it so many entities are written."""
+        checkpoint = self._checkpoint
+        self._engine.apply(part, notes=() if checkpoint is None else checkpoint.moved(part[-1].key, total))
 
     def _comes_later(
         self, error: UniqueViolation, operations: Sequence[Operation], attempted: int, *, is_last: bool
@@ -384,6 +403,14 @@ def _too_many(error: UniqueViolation, most: int) -> UniqueViolation:
 def _lists(items: Iterator[Any], size: int) -> Iterator[list[Any]]:
     while block := list(islice(items, size)):
         yield block
+
+
+def _deletion(model: Model) -> Work:
+    def work(entity: Any) -> Operation:
+        row = entity._row
+        return Operation("delete", model, row[0], row[1], old=row, etag=row[2])
+
+    return work
 
 
 def _by_assignments(changes: Assignments) -> Work:

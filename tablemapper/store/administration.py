@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from ..engines.check import CheckReport, RepairReport
 from ..engines.counted_statistics import count
@@ -37,6 +37,11 @@ class Administration:
     _engine: Engine
     _operations: Operations
 
+    if TYPE_CHECKING:
+
+        def _follow(self) -> None:
+            """Answer with the classes that the engine has by now."""
+
     def use(self, *models: type[Record]) -> None:
         """Open further classes in an open store, as `open` would: ``store.use(Log.variant("202612"))``.
 
@@ -58,10 +63,6 @@ class Administration:
         if extend(engine, models, self._follow):
             with suppress(StoreReadOnly):
                 build_new(engine, progress=False)
-
-    def _follow(self) -> None:
-        """Answer with the classes that the engine has by now."""
-        raise NotImplementedError
 
     def build(
         self, *, limit: int | None = None, progress: ProgressOption = False, hold: float = HOLD, rest: float = REST

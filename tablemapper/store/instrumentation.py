@@ -11,11 +11,11 @@ from ..entities.key import KeyOf
 from ..errors import InvalidTransaction
 from ..events import Call, Observer
 from ..expressions.tree import Predicate
-from ..query.observed_queries import ObservedPlans, class_names, observed, report, returned_one
 from ..query.partitions import Partition
 from ..query.results import Results
 from ..verbs.operations import Operations
 from ..verbs.transaction import TransactionBuffer
+from .observed_queries import ObservedPlans, class_names, observed, report, returned_one
 from .store import Store, UnknownRow
 
 T = TypeVar("T")
@@ -145,7 +145,16 @@ class ObservedStore(Store):
 
 _READING = "get", "__getitem__", "group", "exists"
 _WRITING = "insert", "replace", "merge", "upsert", "delete", "move"
-_STREAMS = "insert_many", "upsert_many", "replace_many", "delete_many", "insert_columns", "upsert_columns", "clear"
+_STREAMS = (
+    "insert_many",
+    "upsert_many",
+    "replace_many",
+    "delete_many",
+    "insert_columns",
+    "upsert_columns",
+    "clear",
+    "expire",
+)
 _OTHERS = "build", "status", "statistics", "check", "repair", "compact", "advise", "backup", "drop"
 report(ObservedStore, Store, _READING, returned_one)
 report(ObservedStore, Store, _WRITING, _wrote)

@@ -1,6 +1,7 @@
 """Field types: validation and storage.
 
 - `scalars`: the types that are one value.
+- `type_names`: the names of types in the module of a class.
 - `timestamp`: the type of the times that a store gives.
 - `choices`: Enums and Literals.
 - `precision`: times that are cut when they are set.
@@ -12,5 +13,6 @@
 - `hooks`: the hooks of users' own classes.
 - `registered`: users' own classes that are stored as scalars.
 - `nested`: lists, dicts and classes as JSON; `value_type` finds the type of any annotation.
+- `parts`: parts of nested values, and copies with another part.
 - `sums`: exact sums.
 """

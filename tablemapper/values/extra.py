@@ -207,5 +207,5 @@ EXTRA = ValueType(
     "extra", object, "String", lambda value: _extra_parts(value)[0], _store_extra, _load_extra,
     lambda value: _extra_parts(value)[1], lambda plain: _load_extra(msgspec.json.encode(plain).decode()), writes="{store}({v})", reads="{load}({v})",
     encodes="{members}({v})", objects={"store": _store_extra, "load": _load_extra, "members": extra_members}, ordered=False, load_refuses=True, sql_ordered=False, keyable=False,
-    spillable=True, undeclared=True, entries=True, member=lambda name: (ANY, f'."{name}"[1]'),
+    spillable=True, undeclared=True, container=dict, member=lambda name: (ANY, f'."{name}"[1]'),
 )  # fmt: skip

@@ -242,8 +242,12 @@ def _json_type(annotation: Any) -> ValueType:
         writes="{store}({v})", reads="{load}({v})",
         encodes="{v}" if shape is list and element is not None and element.encodes == "{v}" else "{raw}({store}({v}))",
         objects={"store": store, "load": load, "raw": msgspec.Raw}, ordered=levels, hierarchy=levels, load_refuses=True, sql_ordered=False, keyable=False, spillable=True,
-        element=element, members=members, json_schema=schema, entries=shape is dict, member=lambda name: _member(annotation, name),
+        element=element, members=members, json_schema=schema, container=_container(shape, get_args(annotation)), member=lambda name: _member(annotation, name),
     )  # fmt: skip
+
+
+def _container(shape: Any, args: tuple[Any, ...]) -> Any:
+    return shape if shape in (dict, list, set, frozenset) or (shape is tuple and args[1:] == (...,)) else None
 
 
 def _loader(decode: Callable[[str], Any], readable: str) -> Callable[[Any], Any]:
@@ -435,11 +439,13 @@ def _members(kind: Any) -> dict[str, str] | None:
     return {name: name for name in kind.__annotations__} if typing.is_typeddict(kind) else None
 
 
-def _member(kind: Any, name: str) -> tuple[ValueType, str]:
+def _member(kind: Any, name: Any) -> tuple[ValueType, str]:
     """Return the type of a nested value, and its step in a JSON path."""
     if kind is GeoPoint and name in ("latitude", "longitude"):
         return SCALARS[float], ".coordinates[1]" if name == "latitude" else ".coordinates[0]"
     kind, args = get_origin(kind) or kind, get_args(kind)
+    if name.__class__ is int:
+        return _part_type(args[0] if args else Any, "[…]"), f"[{name}]"
     if kind is dict:
         if '"' in name:
             raise ValueFault(f"the key {name!r} cannot be in a condition: it holds a quotation mark")

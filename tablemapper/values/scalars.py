@@ -130,9 +130,9 @@ class ValueType:
     """The type of the elements of a list, set or tuple of scalars; its ``store`` is the form inside JSON."""
     json_schema: dict[str, Any] | None = None
     """What nested values look like in a store; None if the name says it all."""
-    entries: bool = False
-    """Whether nested values are entries, each of which may be there or not."""
-    member: Callable[[str], tuple[ValueType, str]] | None = None
+    container: type | None = None
+    """What the values are, if they hold others without names of their own: dict, list, tuple, set or frozenset."""
+    member: Callable[[Any], tuple[ValueType, str]] | None = None
     """Return the type of a nested value, and its step in a JSON path; None if there are none."""
 
     def __repr__(self) -> str:
@@ -233,7 +233,7 @@ class ValueType:
         objects = {hint: names.name(hint, value) for hint, value in self.objects.items() if f"{{{hint}}}" in template}
         return template.format(v=variable, **objects)
 
-    def nested(self, path: tuple[str, ...]) -> ValueType:
+    def nested(self, path: tuple[Any, ...]) -> ValueType:
         """Return the type of a nested value, stored as it is inside JSON.
 
         With an empty path it is the type itself.
@@ -253,14 +253,14 @@ class ValueType:
             text += step
         return text
 
-    def member_type(self, name: str) -> ValueType:
+    def member_type(self, name: str | int) -> ValueType:
         """Return the type of a nested value, as it is by itself."""
         return self._member(name)[0]
 
-    def _member(self, name: str) -> tuple[ValueType, str]:
+    def _member(self, name: str | int) -> tuple[ValueType, str]:
         if self.member is None:
             raise ValueFault(f"{self.name} has no nested values; attrs classes, dataclasses, Structs and dicts have")
-        if self.element is None and not isinstance(name, str):
+        if not isinstance(name, str) and not (name.__class__ is int and self.container in (list, tuple)):
             raise ValueFault(f"expected the name of a nested value, got {safe_repr(name)}")
         return self.member(name)
 

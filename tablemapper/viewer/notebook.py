@@ -15,9 +15,10 @@ from ..errors import TableMapperError
 from ..guidance.advice import Advice
 from ..interchange.json import field_values, to_dict
 from ..planning.explanation import Explanation, MixedExplanation
+from ..query.class_results import Rows
 from ..query.mixed import MixedQuery
 from ..query.pages import Page
-from ..query.query import Query, Rows
+from ..query.query import Query
 from ..store.store import Store
 from .cells import cell
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import copy
 import gc
 import inspect
 import pickle
@@ -35,8 +36,9 @@ from tablemapper.errors import (
     StoreLocked,
 )
 from tablemapper.execution.totals import GroupedQuery
+from tablemapper.query.class_results import Rows
 from tablemapper.query.mixed import MixedQuery
-from tablemapper.query.query import Query, Rows
+from tablemapper.query.query import Query
 from tablemapper.schema.model import compile_schema
 from tablemapper.store.store import Store
 from tablemapper.verbs.transaction import Transaction
@@ -163,6 +165,7 @@ def test_every_verb_of_a_store_is_there_and_takes_the_same_arguments() -> None:
         (Query, tm.types.AsyncQuery),
         (Rows, tm.types.AsyncRows),
         (MixedQuery, AsyncMixedQuery),
+        (tm.types.Pairs, tm.types.AsyncPairs),
         (GroupedQuery, AsyncGroups),
     ]
     for sync, other in pairs:
@@ -267,6 +270,21 @@ async def test_several_classes_are_asked_together() -> None:
         assert await both.backwards().first() == Head("Dune")
         assert await both.count() == 4
         assert "Chapter" in str(await both.explain())
+
+
+async def test_entities_come_with_others_and_are_moved() -> None:
+    async with tm.open_async(":memory:", models=[Head, Chapter]) as store:
+        await store.insert_many([Head("Dune"), *(Chapter("Dune", number) for number in range(3))])
+        pairs = store.query(Chapter).where(Chapter.book == "Dune").with_(Head, by=Chapter.book)
+        assert [head async for _, head in pairs] == [Head("Dune")] * 3
+        assert await pairs.list() == [(Chapter("Dune", number), Head("Dune")) for number in range(3)]
+        assert await pairs.first() == (Chapter("Dune", 0), Head("Dune"))
+        assert [len(page.items) async for page in pairs.pages(2)] == [2, 1]
+        with pytest.raises(TypeError):
+            copy.copy(pairs)
+        moved = store.query(Chapter).where(Chapter.book == "Dune").move_to(lambda chapter: chapter.replace(book="Emma"))
+        assert await moved == 3
+        assert await store.query(Chapter).where(Chapter.book == "Emma").count() == 3
 
 
 @pytest.mark.needs("across_partitions")

@@ -24,8 +24,7 @@ from tablemapper.engines.sqlite.engine import SqliteEngine
 from tablemapper.execution.prepared import BatchLimits, PlanCache
 from tablemapper.planning.budget import Budget
 from tablemapper.planning.query_spec import QuerySpec
-from tablemapper.query import query as query_module
-from tablemapper.query import writing
+from tablemapper.query import class_results, writing
 from tablemapper.query.query import Query
 from tablemapper.schema.model import compile_schema
 
@@ -276,7 +275,7 @@ def test_a_budget_holds_for_the_whole_run(store: tm.Store) -> None:
 
 
 def test_a_time_limit_holds_while_entities_are_written(store: tm.Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(query_module, "Budget", partial(Budget, monotonic=lambda: now))
+    monkeypatch.setattr(class_results, "Budget", partial(Budget, monotonic=lambda: now))
     now = 0.0
     fill(store, batch=2)
 

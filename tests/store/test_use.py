@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
+from tablemapper.engines.azure.tables.service import QueryEntities
 
 from ..classes import entity
 from ..engines.azure.memory import Faulty, Memory
 from ..engines.azure.place import AzurePlace
+from .test_drop import Title, Writer
 
 pytestmark = pytest.mark.file  # (and of an account; another engine need not be asked)
 
@@ -233,6 +235,40 @@ def test_calls_are_reported_and_an_observed_store_has_the_classes() -> None:
         assert len(list(store.query(Log).where(Log.host == "a"))) == 6
     assert next((one.verb, one.model) for one in events) == ("use", "Log, Hosts")
     assert {one.verb for one in events} == {"use", "insert_many", "get", "query"}
+
+
+def test_a_maintained_field_of_a_variant_follows_the_class_that_it_names(place: Any) -> None:
+    with tm.open(place, models=[Writer, Title]) as store:
+        store.insert(Title("ada", "t"))
+        variant = Writer.variant("1")
+        store.use(variant, Title.variant("1"))
+        store.insert_many([variant("ada"), Writer("ada"), Title("ada", "u"), Title.variant("1")("ada", "x")])
+        assert store[variant.key("ada")].titles == store[Writer.key("ada")].titles == 2
+        assert store.check().ok
+        store.drop(variant)
+        assert store.check().ok
+
+
+def test_a_look_at_the_catalogue_that_began_before_takes_no_class_away() -> None:
+    class Asked(Memory):
+        """A service that is asked for the catalogue, while something else happens."""
+
+        meanwhile: Any = None
+
+        def send(self, request: Any, *wait: float) -> Any:
+            if self.meanwhile is not None and isinstance(request, QueryEntities) and request.table == "TableMapper":
+                meanwhile, self.meanwhile = self.meanwhile, None
+                meanwhile()
+            return super().send(request, *wait)
+
+    memory = Asked()
+    place: Any = AzurePlace(memory=memory, still=True)
+    with tm.open(place, models=[Log]) as store, tm.open(place, models=[Log, Other]):
+        memory.meanwhile = lambda: store.use(Log.variant("7"))
+        store._engine.catch_up()
+        assert memory.meanwhile is None
+        fill(store, Log.variant("7"))
+        assert store.query(Log.variant("7")).allow_scan().count() == 6
 
 
 def test_advice_on_classes_that_come_is_logged_as_on_those_of_an_open(caplog: pytest.LogCaptureFixture) -> None:

@@ -70,6 +70,36 @@ def bounded(account: Bounded) -> None:
     Bounded("ann", 3, Decimal(7))
 
 
+class Ending(tm.Entity, table="Endings"):
+    name: tm.Field[str]
+    until: tm.Field[datetime | None] = tm.field(default=None, expires=True)
+
+    key = tm.Key[str](partition="{name}")
+
+
+class Lease(tm.Entity, table="Leases"):
+    name: tm.Field[str]
+    until: tm.Field[datetime] = tm.field(factory=datetime.now, expires=True)
+
+    key = tm.Key[str](partition="{name}")
+
+
+class Sliding(tm.Entity, table="Slidings"):
+    name: tm.Field[str]
+    until: tm.Field[datetime] = tm.field(on_write=datetime.now, expires=True)
+
+    key = tm.Key[str](partition="{name}")
+
+
+def ending(store: tm.Store, end: datetime) -> None:
+    assert_type(Sliding("a").until, datetime)
+    store.insert(Ending("a"))
+    store.insert(Ending("a", until=end))
+    store.insert(Lease("a"))
+    assert_type(Lease("a").until, datetime)
+    assert_type(store.expire(Ending), int)
+
+
 class Reading(tm.Entity, table="SensorReadings"):
     device_id: tm.Field[str]
     taken_at: tm.Field[datetime]
@@ -495,6 +525,8 @@ def columns(store: tm.Store, frame: object) -> None:
     assert_type(store.insert_columns(Product, {"name": ["Dune"]}, atomic=True), int)
     assert_type(store.insert_columns(Product, frame), int)
     assert_type(store.clear(Product), int)
+    assert_type(store.expire(), int)
+    assert_type(store.expire(Product, limit=10, progress=True), int)
     assert_type(store.replace_many(query), int)
     for partition in store.partitions(DailyClimate):
         assert_type(partition, tm.types.Partition[DailyClimate])
@@ -570,6 +602,8 @@ async def asynchronously(product: Product) -> None:
         assert_type(await query.columns(), dict[str, list[Any]])
         assert_type(await store.insert_columns(Product, {}), int)
         assert_type(await store.clear(Product), int)
+        assert_type(await store.expire(), int)
+        assert_type(await store.expire(Product, limit=10), int)
         assert_type(await store.replace_many([product]), int)
         async for partition in store.partitions(Product):
             assert_type(partition, tm.types.Partition[Product])
@@ -648,6 +682,71 @@ def patches(store: tm.Store, body: bytes, etag: str) -> None:
 async def change(store: tm.AsyncStore, id: str, body: tm.Patch[Traffic]) -> Traffic:
     await store.query(Traffic).update(*body)
     return await store.merge(Traffic.key(id), *body, returning=True)
+
+
+class Basket(tm.Entity, table="Baskets"):
+    id: tm.Field[str]
+    tags: tm.Field[list[str]]
+    more: tm.Field[list[int] | None] = tm.field(default=None)
+    steps: tm.Field[tuple[int, ...]] = tm.field(default=())
+    colors: tm.Field[set[str]] = tm.field(factory=set)
+    sizes: tm.Field[frozenset[int] | None] = tm.field(default=None)
+    homes: tm.Field[list[Address]] = tm.field(factory=list)
+    by: tm.Field[dict[str, list[int]]] = tm.field(factory=dict)
+
+    key = tm.Key[str](partition="{id}")
+
+
+def elements(store: tm.Store) -> None:
+    key = Basket.key("a")
+    assert_type(Basket.tags.append("x"), tm.Assignment[Basket])
+    assert_type(Basket.tags.extend({"x": 1}), tm.Assignment[Basket])
+    assert_type(Basket.colors.add("x"), tm.Assignment[Basket])
+    assert_type(Basket.sizes.add(3), tm.Assignment[Basket])
+    assert_type(Basket.sizes.discard(3), tm.Assignment[Basket])
+    assert_type(Basket.tags[0], tm.types.Attr[Basket, str])
+    assert_type(Basket.more[-1], tm.types.Attr[Basket, int])
+    assert_type(Basket.steps[0], tm.types.Attr[Basket, int])
+    assert_type(Basket.homes[0].at(lambda home: home.city), tm.types.Attr[Basket, str])
+    store.merge(key, Basket.more.append(3), Basket.steps.extend((1, 2)), Basket.by["x"].append(1))
+    store.merge(key, Basket.tags[0].set("x"), Basket.homes[-1].remove(), Basket.steps[0].add(2))
+    store.query(Basket).update(Basket.tags.discard("x"), Basket.sizes.extend([1]))
+    with store.transaction() as tx:
+        tx.merge(key, Basket.more.extend(range(3)))
+
+
+class Archive(tm.Entity, table="Archive"):
+    id: tm.Field[str]
+
+    key = tm.Key[str](partition="{id}")
+
+
+def together(store: tm.Store) -> None:
+    pairs = store.query(Traffic).with_(Basket, by=Traffic.id)
+    assert_type(pairs, tm.types.Pairs[Traffic, Basket])
+    for traffic, basket in pairs:
+        assert_type(traffic, Traffic)
+        assert_type(basket, Basket | None)
+    assert_type(pairs.first(), tuple[Traffic, Basket | None] | None)
+    assert_type(pairs.page(10).items, list[tuple[Traffic, Basket | None]])
+    store.query(Traffic).where(Traffic.id == "a").with_(Basket, by=(Traffic.id,))
+    assert_type(store.query(Traffic).move_to(Archive), int)
+    assert_type(
+        store.query(Traffic).move_to(lambda traffic: Archive(traffic.id) if traffic.id else None, progress=True), int
+    )
+
+
+async def together_asynchronously(store: tm.AsyncStore) -> None:
+    pairs = store.query(Traffic).with_(Basket, by=Traffic.id)
+    assert_type(pairs, tm.types.AsyncPairs[Traffic, Basket])
+    async for traffic, basket in pairs:
+        assert_type(traffic, Traffic)
+        assert_type(basket, Basket | None)
+    assert_type(await pairs.first(), tuple[Traffic, Basket | None] | None)
+    assert_type((await pairs.page(10)).items, list[tuple[Traffic, Basket | None]])
+    assert_type(await pairs.list(), list[tuple[Traffic, Basket | None]])
+    assert_type(await store.query(Traffic).move_to(Archive), int)
+    await store.query(Traffic).move_to(lambda traffic: Archive(traffic.id))
 
 
 async def parts_asynchronously(store: tm.AsyncStore, traffic: Traffic) -> None:

@@ -11,6 +11,7 @@ from tablemapper.testing import Clock, entities, keys
 from .accept import (
     Animal,
     Article,
+    Basket,
     Bounded,
     Cat,
     DailyClimate,
@@ -45,6 +46,7 @@ class Wrong(tm.Entity, table="Wrong"):
     e: tm.Field[str] = tm.field(default="x", factory=str)  # type: ignore[call-overload]
     f: tm.Field[int] = tm.field(default=1, default_factory=int)  # type: ignore[call-overload]
     g: tm.Field[int] = tm.field(default=1, validator=3)  # type: ignore[call-overload]
+    h: tm.Field[datetime | None] = tm.field(default=None, expires="until")  # type: ignore[call-overload]
 
     key = tm.Key[str]("{a}", "{b}")  # type: ignore[call-arg, arg-type]
     by_c = tm.Index[int](partition=3)  # type: ignore[arg-type]
@@ -227,6 +229,9 @@ def queries(store: tm.Store) -> None:
 def columns(store: tm.Store) -> None:
     store.insert_columns(DailyClimate, {})  # type: ignore[type-var]
     store.clear(DailyClimate)  # type: ignore[arg-type]
+    store.expire(DailyClimate)  # type: ignore[arg-type]
+    store.expire(Product, 10)  # type: ignore[call-arg]
+    store.expire(limit="10")  # type: ignore[arg-type]
     store.partitions("Products")  # type: ignore[arg-type]
     store.query(Product).where(next(store.partitions(Reading)))  # type: ignore[arg-type]
     store.insert_columns({}, Product)  # type: ignore[arg-type]
@@ -325,6 +330,17 @@ def parts(store: tm.Store) -> None:
     store.merge(key, Traffic.more["x"].set(1)).id  # type: ignore[attr-defined]
     store.merge(key, returning=1)  # type: ignore[call-overload]
     store.merge(key, or_insert=5)  # type: ignore[call-overload]
+    Basket.tags.append(3)  # type: ignore[arg-type]
+    Basket.steps.extend(["x"])  # type: ignore[list-item]
+    Basket.tags[0].set(3)  # type: ignore[arg-type]
+    Basket.colors[0]  # type: ignore[misc]
+    store.merge(key, Basket.tags.append("x"))  # type: ignore[misc]
+    store.query(Traffic).with_(Basket, by=Basket.id)  # type: ignore[arg-type]
+    store.query(Traffic).with_(str, by=Traffic.id)  # type: ignore[type-var]
+    for _, basket in store.query(Traffic).with_(Basket, by=Traffic.id):
+        basket.id  # type: ignore[union-attr]
+    store.query(Traffic).move_to(str)  # type: ignore[arg-type]
+    store.query(Traffic).move_to(lambda traffic: traffic.id)  # type: ignore[arg-type]
     patch = tm.patch(Product, "{}")
     tm.patch(Product("a", "b", "c", Decimal(1)), "{}")  # type: ignore[arg-type]
     tm.patch(Product, [1])  # type: ignore[arg-type]

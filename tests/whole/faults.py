@@ -374,9 +374,9 @@ def a_timestamp_compared_to_the_millisecond(patch: Patch) -> None:
 
 
 def a_part_that_replaces_the_whole(patch: Patch) -> None:
-    real = assignments._with_part
+    real = assignments.altered
     patch.setattr(
-        assignments, "_with_part", lambda kind, held, *rest: real(kind, None if kind.entries else held, *rest)
+        assignments, "altered", lambda kind, held, *rest: real(kind, None if kind.container is dict else held, *rest)
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final, Literal
@@ -29,7 +29,8 @@ from ...schema.maintenance import AggregateMaintenance, ChangeSet
 from ...schema.model import Model, Schema
 from ...schema.rows import Row
 from ..check import CheckFinding, CheckReport, ConsistencyCheck, Problem, RepairReport
-from ..protocol import Batch, BuildStep, DuplicateValue, Note, Operation, StepTiming
+from ..ended import insert_over_ended, make_way
+from ..protocol import Batch, BuildStep, DuplicateValue, Note, Operation, StepTiming, rows_before
 from ..statistics import Statistics
 from ..status import Status
 from ..write_decision import missing, stale
@@ -82,6 +83,7 @@ class SqliteEngine:
         self.reads: Final = SqliteReads(file, current)
         self.catch_up: Final = current.catch_up
         self.describe: Final = current.describe
+        self._ends = any(model.declaration.expiry is not None for model in sqlite.schema.models)
 
     @property
     def _sqlite(self) -> SqliteSchema:
@@ -123,6 +125,10 @@ class SqliteEngine:
 
     def __repr__(self) -> str:
         return f"SQLite {self.file.path!r}"
+
+    def now(self) -> int:
+        """Return the time by the clock of the store, in µs since 1970."""
+        return self.file.now()
 
     def close(self) -> None:
         self.file.close()
@@ -172,22 +178,25 @@ class SqliteEngine:
         fetched: Row | None = self.file.seek(get.sql, key)
         return None if fetched is None else get.completed(fetched, get.sql, self.file.seek, key)
 
-    def get_many(self, wanted: Sequence[tuple[Model, str, str]]) -> list[Row | None]:
+    def get_many(self, wanted: Sequence[tuple[Model, str, str]], *, within: Any = None) -> list[Row | None]:
+        """Return rows, all of one state of the file."""
+        if within is not None:
+            return self._get_many(wanted, within)
         try:
             return self._get_many(wanted)
         except _OUTDATED:
             return retry_refreshed(self.catch_up, partial(self._get_many, wanted))
 
-    def _get_many(self, requests: Sequence[tuple[Model, str, str]]) -> list[Row | None]:
+    def _get_many(self, requests: Sequence[tuple[Model, str, str]], within: Any = None) -> list[Row | None]:
         keys: dict[Model, list[tuple[str, str]]] = {}
         for model, partition, row_key in requests:
             keys.setdefault(model, []).append((partition, row_key))
         gets = self._current.state.gets
-        if len(keys) == 1:
+        if len(keys) == 1 and within is None:
             ((model, of_model),) = keys.items()
             if (few := gets[model].few(self.file.read_few, of_model)) is not None:
                 return [few.get(key) for key in of_model]
-        with self.file.snapshot() as snapshot:
+        with self.file.snapshot() if within is None else nullcontext(within) as snapshot:
             rows = {
                 model: gets[model].rows(snapshot.read_each, snapshot.get, of_model) for model, of_model in keys.items()
             }
@@ -235,16 +244,19 @@ class SqliteEngine:
         notes: Sequence[Note] = (),
     ) -> None:
         exclusive = bool(notes) or len(operations) > _MOST_SHARED
-        states = () if exclusive or self.file.share == 1 else [(write.old, write.new) for write in operations]
+        states = () if exclusive or self.file.share == 1 else rows_before(operations)
+        work = partial(transact, operations, states, notes, maintained_limit)
         try:
-            self._write(
-                partial(transact, operations, states, notes, maintained_limit), exclusive=exclusive, of=operations
-            )
+            if self._ends:
+                make_way(self, operations, partial(self._write, work, exclusive=exclusive, of=operations))
+            else:
+                self._write(work, exclusive=exclusive, of=operations)
         except DeleteFoundNothing as vanished:
             raise self._culprit(vanished.operations) from None
 
     def insert(self, batches: Sequence[Batch]) -> None:
-        self._write(lambda sqlite, writer: insert(sqlite, writer, batches), of=batches)
+        work = partial(self._write, lambda sqlite, writer: insert(sqlite, writer, batches), of=batches)
+        insert_over_ended(self, batches, work) if self._ends else work()
 
     def clear(self, model: Model) -> int | None:
         """Delete all entities of a class at once; return their number, or None if they have to go one by one."""
@@ -419,7 +431,7 @@ class SqliteEngine:
     def check(self, meter: Meter) -> CheckReport:
         with self.file.snapshot(cold=True) as snapshot:
             sqlite, damage, check, findings = self._examine(snapshot, meter)
-            twin_findings, unchecked = examine_twins(sqlite, partial(_rows, snapshot), damage)
+            twin_findings, unchecked = examine_twins(sqlite, snapshot.each, damage)
             return attrs.evolve(check.report([*findings, *twin_findings]), unchecked=unchecked)
 
     def repair(self, meter: Meter) -> RepairReport:
@@ -433,7 +445,7 @@ class SqliteEngine:
                 passes += 1
                 with self.file.snapshot(cold=True) as snapshot:
                     sqlite, damage, check, findings = self._examine(snapshot, meter)
-                    fixes = [] if damage else repair.plan(sqlite, check, findings, partial(_rows, snapshot))
+                    fixes = [] if damage else repair.plan(sqlite, check, findings, snapshot.each)
                 if not fixes:
                     break
                 broken = repair.to_build_anew(sqlite, check, findings)
@@ -468,7 +480,7 @@ class SqliteEngine:
             wrong += contradictions(catalogue, verify(snapshot.read(SCHEMA), sqlite, catalogue))
         except CorruptStore as error:
             damage.append(str(error))
-        check, findings = examine(sqlite, partial(_rows, snapshot), damage, until, meter)
+        check, findings = examine(sqlite, snapshot.each, damage, until, meter)
         findings += [CheckFinding(Problem("wrong", "catalogue", (), line)) for line in wrong]
         return sqlite, damage, check, findings
 
@@ -497,11 +509,6 @@ class SqliteEngine:
             reported = copied
 
         self.file.backup(path, tell)
-
-
-def _rows(snapshot: Snapshot, sql: str, args: Sequence[Any] = ()) -> Iterator[Row]:
-    for chunk in snapshot.stream(sql, args):
-        yield from chunk
 
 
 def _end_stale_twins(migrations: Collection[str], writer: Writer) -> None:

@@ -71,7 +71,7 @@ class AzureReplacement:
         """
         check_models(self.transition.new, self.table)
         run_before = self.held.value.history.running
-        if run_before is None or self.held.value.clearing is not None:
+        if run_before is None:
             check_thawed(self.held.value)
         elif run_before.id != self.transition.name or self.run(self._goes_on()):
             raise StaleScript

@@ -48,6 +48,9 @@ class PartitionView:
         self.afresh: bool = False
         """Whether everything was read."""
         self._missing: dict[str, Model | None] = {}
+        self._sources: dict[tuple[Model, Key], Row | None] = {}
+        """The entities of other partitions that are moved here."""
+        self._missing_sources: set[tuple[Model, Key]] = set()
         self._ends: dict[tuple[Model, Key, int], ValueCounts] = {}
         """The values of groups after what is being decided, of which both ends are asked for."""
 
@@ -65,10 +68,25 @@ class PartitionView:
             new = operation.new if operation.change is None else operation.change(old)
             assert new is not None
             if move is not None:
-                return extension.completed(new, self.row(operation.model, move.key), moved=True)
+                return extension.completed(new, self._source(operation.model, move.key), moved=True)
             return extension.completed(new, old)
 
         return attrs.evolve(operation, change=complete)
+
+    def _source(self, model: Model, key: Key) -> Row | None:
+        """Return an entity that is moved to this partition."""
+        if key[0] == self.partition:
+            return self.row(model, key)
+        if (model, key) not in self._sources:
+            self._missing_sources.add((model, key))
+        return self._sources.get((model, key))
+
+    def _read_sources(self) -> Effects[None]:
+        places = list(self._missing_sources)
+        self._missing_sources.clear()
+        entities = yield from side_by_side([read(GetEntity(model.table, *key), self.timeout) for model, key in places])
+        for (model, key), entity in zip(places, entities, strict=True):
+            self._sources[model, key] = None if entity is None else self.classes.codec(model).row(entity)
 
     def begin(self, *, afresh: bool = False) -> Effects[None]:
         """Assume what need not be read, and read the rest; afresh everything is read."""
@@ -99,7 +117,12 @@ class PartitionView:
         if old is not None and self._is_whole(model, old) and etag is not None and etag == old[2]:
             self.rows[place], self.etags[operation.row] = old, old[2].etag
             return True
-        if operation.change is not None or self.classes.needs_row(model) or model.aggregate is not None:
+        if (
+            operation.change is not None
+            or operation.has_ended is not None
+            or self.classes.needs_row(model)
+            or model.aggregate is not None
+        ):
             return False
         if operation.verb == "upsert":
             self.rows[place], self.etags[operation.row] = None, None
@@ -157,12 +180,13 @@ class PartitionView:
                         for deleted_row in rows.deletes:
                             self._index_row(local_key(index, deleted_row))
             except Exception:
-                if not self._missing:
+                if not self._missing and not self._missing_sources:
                     raise
             else:
-                if not self._missing:
+                if not self._missing and not self._missing_sources:
                     return decision
             yield from self._read(dict(self._missing))
+            yield from self._read_sources()
 
     # -- `write_decision.WriteView`
 

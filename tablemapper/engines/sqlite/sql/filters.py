@@ -65,7 +65,7 @@ def value_sql(attr: Attr[Any, Any], model: Model, column: Column) -> str | None:
 def _is_of_entries(type: ValueType, path: Sequence[str]) -> bool:
     """Return whether a step of a path is the key of an entry, which can be any text."""
     for name in path:
-        if type.entries:
+        if type.container is dict:
             return True
         type = type.member_type(name)
     return False

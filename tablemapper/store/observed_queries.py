@@ -20,9 +20,11 @@ from ..execution.prepared import PlanCache, PreparedPlan
 from ..execution.totals import COUNT, Measured, States
 from ..planning.budget import BudgetCounter
 from ..planning.query_text import form_text, wording
-from .mixed import MixedQuery
-from .query import ClassResults, Query, Rows
-from .results import Results
+from ..query.class_results import ClassResults, Rows
+from ..query.mixed import MixedQuery
+from ..query.pairs import Pairs
+from ..query.query import Query
+from ..query.results import Results
 
 
 class ObservedPlans(PlanCache):
@@ -151,6 +153,10 @@ class _ObservedQuery(_Observed, Query[Any]):
     def select(self, *fields: Any) -> Any:
         return _ObservedRows(self._plans, self._plain().select(*fields)._spec, fields)
 
+    def with_(self, other: Any, /, *, by: Any) -> Any:
+        pairs = self._plain().with_(other, by=by)
+        return _ObservedPairs(self._plans, pairs)
+
     def _states(self, by: tuple[Any, ...], measured: Measured, slot: Any) -> States:
         call, query, _ = self._begin(measured)
         if by:
@@ -178,6 +184,23 @@ class _ObservedRows(_Observed, Rows[Any]):
 
     def _classes(self) -> list[ClassResults[Any]]:
         return [self]
+
+
+class _ObservedPairs(_Observed, Pairs[Any, Any]):
+    __slots__ = ()
+
+    def __init__(self, plans: PlanCache, pairs: Pairs[Any, Any]) -> None:
+        super().__init__(pairs.query, pairs.model, pairs.by)
+        self._plans = plans
+
+    def _plain(self) -> Pairs[Any, Any]:
+        return Pairs(self.query, self.model, self.by)
+
+    def _classes(self) -> list[ClassResults[Any]]:
+        return [self.query]
+
+    def _counting(self, budget: BudgetCounter) -> Pairs[Any, Any]:
+        return Pairs(self.query._with(attrs.evolve(self._spec, budget=budget)), self.model, self.by)
 
 
 class _ObservedMixed(_Observed, MixedQuery[Any, Any, Any]):
@@ -215,7 +238,7 @@ def _batches(self: _Observed, /, *args: Any, **kwargs: Any) -> Iterator[Any]:
 report(_Observed, Query, ("first", "one", "one_or_none", "exists"), returned_one)
 report(_Observed, Query, ["count"], returned(int))
 report(_Observed, Query, ["page"], returned(lambda page: len(page.items)))
-report(_ObservedQuery, Query, ("update", "delete"), _changed)
+report(_ObservedQuery, Query, ("update", "delete", "move_to"), _changed)
 for _kind in (_ObservedQuery, _ObservedRows):
     report(_kind, Query, ["columns"], returned(lambda columns: len(next(iter(columns.values())))))
     report(_kind, Query, ("to_arrow", "to_polars", "to_pandas"), returned(lambda table: table.shape[0]))
