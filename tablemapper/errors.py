@@ -294,7 +294,10 @@ class StoreClosed(StoreError):
 
 
 class StoreLocked(StoreError):
-    """Others wrote, or used all connections, for longer than the timeout, or the store is frozen. Nothing was written."""
+    """Others wrote, or used all connections, for longer than the timeout; or the store is frozen, or a class is being cleared.
+
+    Nothing was written.
+    """
 
 
 class StoreReadOnly(StoreError):

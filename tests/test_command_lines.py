@@ -26,6 +26,9 @@ pytestmark = [pytest.mark.file, pytest.mark.one_python]
 
 _SHELL = re.compile(r"^```sh[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`(tablemapper [a-z][^`…]*)`")
+_FENCED = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
+_CALL = re.compile(r"^ *(?:[\d*][\d*/ ]+ |\w+=|RUN |\$ )?(?:\S*/)?tablemapper (?!as\b)([a-z][^`\n]*)", re.MULTILINE)
+_CALLERS = ("", "ini", "text", "dockerfile", "yaml", "toml")
 _PLACEHOLDER = re.compile(r"\b(PLACE|NAME|COPY|CLASS|VALUE|COMMAND)\b")
 SCRIPT = "#!/bin/sh\n"
 ELSEWHERE = {
@@ -123,6 +126,13 @@ def test_each_place_that_runs_others_has_some() -> None:
     assert [pattern for pattern in ELSEWHERE if not any(re.match(pattern, line) for line in lines)] == []
 
 
+def parse(words: list[str]) -> None:
+    """Fail if a command line cannot be parsed."""
+    if words[0].startswith("migrat") and "--scripts" not in words:
+        words += ["--scripts", "shop.migrations"]  # (which a project says in its pyproject.toml)
+    program(words[0]).parse_args(words, exit_on_error=False, print_error=False)
+
+
 def test_commands_amid_sentences_are_those_that_there_are() -> None:
     parsed = 0
     for page in PAGES:
@@ -130,10 +140,40 @@ def test_commands_amid_sentences_are_those_that_there_are() -> None:
             words = shlex.split(line)[1:]
             if not _PLACEHOLDER.search(line) and any("." in word or word.startswith("--models") for word in words):
                 parsed += 1
-                if words[0].startswith("migrat") and "--scripts" not in words:
-                    words += ["--scripts", "shop.migrations"]  # (which a project says in its pyproject.toml)
-                program(words[0]).parse_args(words, exit_on_error=False, print_error=False)
+                parse(words)
     assert parsed >= 12
+
+
+def test_no_command_line_is_overlooked() -> None:
+    """A block that is no ```sh at the begin of a line is not run: its commands are parsed at least."""
+    parsed, overlooked = 0, []
+    for page in PAGES:
+        for indent, language, block in _FENCED.findall(page.read_text(encoding="utf-8")):
+            if language == "sh" and not indent:
+                continue
+            if language in ("sh", "bash", "shell", "console", "zsh"):
+                overlooked.append((page.name, block))
+            for call in _CALL.findall(block) if language in _CALLERS else ():
+                words = shlex.split(re.split(r" *(?:>|\|\|?|&&) *", call)[0])
+                parse(words)
+                parsed += 1
+    assert overlooked == []
+    assert parsed >= 4
+
+
+def test_each_command_that_a_sentence_names_is_one() -> None:
+    for page in PAGES:
+        for line in _INLINE.findall(page.read_text(encoding="utf-8")):
+            name, *following = line.split()[1:]
+            assert name in program(), (page.name, line)
+            assert name != "migrations" or following[0] in program(name)[name], (page.name, line)
+
+
+def test_each_page_that_opens_the_emulator_says_how_it_is_started() -> None:
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        if page.name != "azure.md" and re.search(r"UseDevelopmentStorage=true|=azurite\b|--tm-engine=azure", text):
+            assert "npx azurite --" in text or re.search(r"azure\.md[#)]", text), page.name
 
 
 def test_the_script_of_each_night_keeps_what_it_says(shop: Path) -> None:

@@ -48,6 +48,14 @@ def test_the_example_of_patterns_runs_to_its_end() -> None:
     assert "ok" in run("patterns.py").splitlines()[-1]
 
 
+def test_a_log_by_month_is_read_over_months_moved_and_dropped() -> None:
+    out = run("logs.py").splitlines()
+    assert out[0] == "2,160 lines in 202608, 202609, 202610, 202611"
+    assert out[2] == "288 lines of 202608 moved"
+    assert out[4] == "78 errors here, 12 there"
+    assert [line.rpartition(": ")[2] for line in out[-2:]] == ["ok", "ok"]
+
+
 def test_the_asyncio_service_stores_what_many_devices_send_at_once() -> None:
     out = run("async_service.py", "--try")
     assert "1200 readings stored" in out

@@ -37,10 +37,6 @@ F = TypeVar("F")
 G = TypeVar("G")
 H = TypeVar("H")
 J = TypeVar("J")
-K = TypeVar("K")
-N = TypeVar("N")
-P = TypeVar("P")
-Q = TypeVar("Q")
 R = TypeVar("R", bound=Record)
 T2 = TypeVar("T2", bound=Entity)
 
@@ -242,25 +238,7 @@ class AsyncQuery(AsyncColumnResults[E]):
         j: Attr[E, J], /,
     ) -> AsyncRows[tuple[A, B, C, D, F, G, H, J]]: ...  # fmt: skip
     @overload
-    def select(
-        self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], d: Attr[E, D], f: Attr[E, F], g: Attr[E, G], h: Attr[E, H],
-        j: Attr[E, J], k: Attr[E, K], /,
-    ) -> AsyncRows[tuple[A, B, C, D, F, G, H, J, K]]: ...  # fmt: skip
-    @overload
-    def select(
-        self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], d: Attr[E, D], f: Attr[E, F], g: Attr[E, G], h: Attr[E, H],
-        j: Attr[E, J], k: Attr[E, K], m: Attr[E, N], /,
-    ) -> AsyncRows[tuple[A, B, C, D, F, G, H, J, K, N]]: ...  # fmt: skip
-    @overload
-    def select(
-        self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], d: Attr[E, D], f: Attr[E, F], g: Attr[E, G], h: Attr[E, H],
-        j: Attr[E, J], k: Attr[E, K], m: Attr[E, N], n: Attr[E, P], /,
-    ) -> AsyncRows[tuple[A, B, C, D, F, G, H, J, K, N, P]]: ...  # fmt: skip
-    @overload
-    def select(
-        self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], d: Attr[E, D], f: Attr[E, F], g: Attr[E, G], h: Attr[E, H],
-        j: Attr[E, J], k: Attr[E, K], m: Attr[E, N], n: Attr[E, P], p: Attr[E, Q], /,
-    ) -> AsyncRows[tuple[A, B, C, D, F, G, H, J, K, N, P, Q]]: ...  # fmt: skip
+    def select(self, *fields: Attr[E, Any]) -> AsyncRows[tuple[Any, ...]]: ...
     def select(self, *fields: Any) -> Any:
         """Return tuples of fields instead of entities; as `Query.select`."""
         rows: Rows[Any] = self._sync.select(*fields)
@@ -306,25 +284,20 @@ class AsyncQuery(AsyncColumnResults[E]):
         return AsyncGroups(self._workers, groups)
 
 
-class AsyncMixedQuery(AsyncResults[A | B | C | D | F], Generic[A, B, C, D, F]):
+class AsyncMixedQuery(AsyncResults[A | B | C], Generic[A, B, C]):
     """A `MixedQuery` with results to await: the entities of several classes of one table, in row order."""
 
     _sync: Any
 
     def where(
         self,
-        *predicates: Predicate[A] | Predicate[B] | Predicate[C] | Predicate[D] | Predicate[F]
-        | Partition[A] | Partition[B] | Partition[C] | Partition[D] | Partition[F],
+        *predicates: Predicate[A] | Predicate[B] | Predicate[C] | Partition[A] | Partition[B] | Partition[C],
         **named: Never,
-    ) -> Self:  # fmt: skip
+    ) -> Self:
         """Keep only results that satisfy every condition; as `MixedQuery.where`."""
         return self._with(self._sync.where(*predicates, **named))
 
-    def order_by(
-        self,
-        *steps: Attr[A, Any] | Attr[B, Any] | Attr[C, Any] | Attr[D, Any] | Attr[F, Any]
-        | Order[A] | Order[B] | Order[C] | Order[D] | Order[F],
-    ) -> Self:  # fmt: skip
+    def order_by(self, *steps: Attr[A, Any] | Attr[B, Any] | Attr[C, Any] | Order[A] | Order[B] | Order[C]) -> Self:
         """Sort by fields that every class has; as `MixedQuery.order_by`."""
         return self._with(self._sync.order_by(*steps))
 

@@ -6,7 +6,7 @@ Each call is that of a `Store`, made in a thread (`tablemapper.workers`), so tha
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypeVar, cast, overload
@@ -43,8 +43,6 @@ M = TypeVar("M", bound=Entity)
 R = TypeVar("R", bound=Record)
 R2 = TypeVar("R2", bound=Record)
 R3 = TypeVar("R3", bound=Record)
-R4 = TypeVar("R4", bound=Record)
-R5 = TypeVar("R5", bound=Record)
 T = TypeVar("T")
 
 
@@ -114,15 +112,13 @@ class AsyncStore(AsyncFacade[Store], KeyedVerbs):
     @overload
     def query(self, what: IndexRange[R], /) -> AsyncQuery[R]: ...
     @overload
-    def query(self, a: type[R], b: type[R2], /) -> AsyncMixedQuery[R, R2, R2, R2, R2]: ...
+    def query(self, a: type[R], b: type[R2], /) -> AsyncMixedQuery[R, R2, R2]: ...
     @overload
-    def query(self, a: type[R], b: type[R2], c: type[R3], /) -> AsyncMixedQuery[R, R2, R3, R3, R3]: ...
-    @overload
-    def query(self, a: type[R], b: type[R2], c: type[R3], d: type[R4], /) -> AsyncMixedQuery[R, R2, R3, R4, R4]: ...
+    def query(self, a: type[R], b: type[R2], c: type[R3], /) -> AsyncMixedQuery[R, R2, R3]: ...
     @overload
     def query(
-        self, a: type[R], b: type[R2], c: type[R3], d: type[R4], e: type[R5], /
-    ) -> AsyncMixedQuery[R, R2, R3, R4, R5]: ...
+        self, a: type[Record], b: type[Record], c: type[Record], d: type[Record], /, *classes: type[Record]
+    ) -> AsyncMixedQuery[Any, Any, Any]: ...
     def query(self, what: Any, /, *others: Any) -> Any:
         """Return a query to await, or to loop over; as `Store.query`."""
         query: Any = self._sync.query(what, *others)
@@ -144,7 +140,14 @@ class AsyncStore(AsyncFacade[Store], KeyedVerbs):
     delete: Final = awaited(Store.delete)
     update: Final = awaited(Store.update)
     clear: Final = awaited(Store.clear)
+    expire: Final = awaited(Store.expire, long=True)
     drop: Final = awaited(Store.drop, long=True)
+
+    async def use(self, *models: type[Record]) -> None:
+        """Open further classes in the open store; as `Store.use`."""
+        await self._workers.run(partial(self._sync.use, *models))
+        self._operations.follow()
+
     move: Final = awaited(Store.move)
     insert_columns: Final = awaited(Store.insert_columns, long=True)
     upsert_columns: Final = awaited(Store.upsert_columns, long=True)
@@ -320,7 +323,14 @@ class AsyncStore(AsyncFacade[Store], KeyedVerbs):
     backup: Final = awaited(Store.backup, long=True)
 
 
-async def copy_async(source: AsyncStore, target: AsyncStore, /, *, progress: ProgressOption = False) -> CopyReport:
+async def copy_async(
+    source: AsyncStore,
+    target: AsyncStore,
+    /,
+    *,
+    only: Sequence[type[Entity]] | None = None,
+    progress: ProgressOption = False,
+) -> CopyReport:
     """Make the entities of one store those of another, in a thread; as `copy`.
 
     A task that is cancelled ends it between two steps: what is written stays, and the next call goes on from there.
@@ -328,6 +338,7 @@ async def copy_async(source: AsyncStore, target: AsyncStore, /, *, progress: Pro
     Args:
         source: it is only read.
         target: a store with the same classes; what only it has is deleted.
+        only: as for `copy`.
         progress: True for a bar, or a function, which is called in another thread.
 
     Raises:
@@ -339,7 +350,7 @@ async def copy_async(source: AsyncStore, target: AsyncStore, /, *, progress: Pro
                 f"copy_async: expected two open AsyncStores, got {safe_repr(store)}; of two Stores: tm.copy(source, target)"
             )
     cancellation = Cancellation()
-    call = partial(copy, source._sync, target._sync, progress=cancellation.progress(progress))
+    call = partial(copy, source._sync, target._sync, only=only, progress=cancellation.progress(progress))
     slow = source if target._workers.quick_reads else target  # (what asks an account can end between two requests)
     return await slow._workers.run_until(cancellation, call)
 

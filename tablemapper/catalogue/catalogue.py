@@ -100,8 +100,14 @@ class Catalogue:
 
     @property
     def frozen_since(self) -> datetime | None:
-        """Since when nobody changes entities, in UTC."""
-        return None if self.frozen is None else Builtin.datetime.fromtimestamp(self.frozen / 1e6, UTC)
+        """Since when nobody changes entities, in UTC; None, too, where those of one class alone do not change."""
+        return None if self.frozen is None or self.clearing else Builtin.datetime.fromtimestamp(self.frozen / 1e6, UTC)
+
+    @property
+    def clearing(self) -> str | None:
+        """The class whose entities nobody changes, as empty tables are to take the place of its own; None: there is none."""
+        running = None if self.frozen is None else self.history.running
+        return None if running is None or running.clears is UNSET else running.clears
 
     @property
     def parts(self) -> list[Catalogue]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import attrs
 
 from ..errors import StoreLocked
@@ -19,12 +21,17 @@ def thawed(draft: ActionPlan, catalogue: Catalogue) -> Catalogue:
     return attrs.evolve(catalogue, frozen=None)
 
 
-def check_thawed(catalogue: Catalogue) -> None:
-    """Check that entities may change.
+def check_thawed(catalogue: Catalogue, classes: Collection[str] | None = None) -> None:
+    """Check that entities may change: those of some classes, by name, or of all.
 
     Raises:
-        StoreLocked: the store is frozen.
+        StoreLocked: the store is frozen, or a class is being cleared.
     """
+    if (cleared := catalogue.clearing) is not None and (classes is None or cleared in classes):
+        raise StoreLocked(
+            f"{cleared} is being cleared, and is only read meanwhile: try again in a minute; if that has ended early, store.sweep() "
+            "lets programs write again"
+        )
     if (since := catalogue.frozen_since) is not None:
         raise StoreLocked(
             f"the store has been frozen since {since:%Y-%m-%d %H:%M} UTC, and is only read: it may have moved; if not, "

@@ -13,13 +13,24 @@ from ..engines.check import Problem
 from ..engines.locations import open_engine
 from ..engines.locations import restore as restore_store
 from ..engines.locations import status as status_of
-from ..errors import InvalidModel, NotAStore, TableMapperError
+from ..errors import InvalidModel, NotAStore, StoreReadOnly, TableMapperError
 from ..schema.model import Schema
 from ..store.administration import copy as copy_stores
 from ..store.builds import HOLD, REST
 from ..store.opening import open as open_store
 from ..store.store import Store
-from .app import Json, Models, Scripts, StoreArgument, existing, existing_file, load_models, located, title_of
+from .app import (
+    Json,
+    Models,
+    Scripts,
+    StoreArgument,
+    existing,
+    existing_file,
+    find_class,
+    load_models,
+    located,
+    title_of,
+)
 from .output import Exit, show, table
 
 Hold = Annotated[float, Parameter(help="the length of a transaction in seconds; other writers wait no longer")]
@@ -31,6 +42,14 @@ Limit = Annotated[int | None, Parameter(help="how many entities this call reads 
 
 def _open(place: StoreArgument, models: str, scripts: str | None = None) -> Store:
     return open_store(**existing(place), models=load_models(models), migrations=scripts, build=False)
+
+
+def _open_to_compare(place: StoreArgument, models: str, scripts: str | None) -> Store:
+    """Open a store as its program does; one that cannot be written, such as a backup on a read-only mount, to read."""
+    try:
+        return _open(place, models, scripts)
+    except StoreReadOnly:
+        return open_store(**existing(place), models=load_models(models), migrations=scripts, read_only=True)
 
 
 def _without_models(where: dict[str, Any]) -> Store:
@@ -73,7 +92,7 @@ def check(place: StoreArgument, /, *, models: Models, scripts: Scripts | None = 
 
     With the scripts, also compare what an older version reads where functions of the scripts compute it.
     """
-    with _open(place, models, scripts) as store:
+    with _open_to_compare(place, models, scripts) as store:
         report = store.check(progress=not json)
     summary = str(report).partition("\n")[0]
     beside = [f"foreign: {label}" for label in report.foreign] + [
@@ -174,7 +193,20 @@ def backup(place: StoreArgument, copy: Path, /, *, models: Models | None = None,
     return show({"ok": True, "copy": str(copy)}, f"{copy}: a copy of {title_of(place)}", json=json)
 
 
-def copy(source: StoreArgument, target: StoreArgument, /, *, models: Models, json: Json = False) -> Exit:
+def copy(
+    source: StoreArgument,
+    target: StoreArgument,
+    /,
+    *,
+    models: Models,
+    only: Annotated[
+        list[str] | None,
+        Parameter(
+            name="--class", help="a class that is copied, with what is maintained from it; without it, all", negative=""
+        ),
+    ] = None,
+    json: Json = False,
+) -> Exit:
     """Make the entities of one store those of another, which is created if there is none: a file or an account, either way.
 
     It writes only what differs, and deletes what only the target has.
@@ -183,7 +215,8 @@ def copy(source: StoreArgument, target: StoreArgument, /, *, models: Models, jso
         _open(source, models) as source_store,
         open_store(**located(target), models=load_models(models)) as target_store,
     ):
-        report = copy_stores(source_store, target_store, progress=not json)
+        classes = None if only is None else [find_class(source_store, name) for name in only]
+        report = copy_stores(source_store, target_store, only=classes, progress=not json)
     return show(report, json=json)
 
 

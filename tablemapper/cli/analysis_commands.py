@@ -13,9 +13,8 @@ from ..guidance.workload import Workload
 from ..planning.cost import bytes_text
 from ..progress import ProgressOption
 from ..store.store import Store
-from .app import Json, Models, StoreArgument, load_models
+from .app import Json, Models, StoreArgument, find_class, load_models
 from .output import Exit, show, table
-from .query_commands import find_class
 from .store_reader import open_for_reading
 
 Calls = Annotated[Path, Parameter(name="--workload", help="calls that tm.Workload saved, to be judged, too")]

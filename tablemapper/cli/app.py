@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
 from cyclopts.argument import ArgumentCollection
@@ -20,6 +20,9 @@ from ..entities.entity import Record
 from ..errors import InvalidModel, InvalidQuery, NotAStore, TableMapperError, notes_of, safe_repr
 from ..limits import check_table_name
 from .output import Exit, fail, prepare_streams
+
+if TYPE_CHECKING:  # (help needs no engine)
+    from ..store.store import Store
 
 _PROJECT = Toml(
     "pyproject.toml",
@@ -59,6 +62,7 @@ _COMMANDS: dict[str, dict[str, str]] = {
         "import_entities": "Store the entities of a file, in the form that show writes: JSON lines or CSV; or of a Parquet file.",
         "set_fields": "Change some fields of one entity, and show it as it is stored.",
         "delete_entities": "Delete one entity by the values of its key, or all that --where finds.",
+        "expire": "Delete the entities that have ended, by the time that expires=True names.",
     },
     "diagram": {
         "diagram": "Draw the classes of a store or of a module, with what is maintained from each, on the standard output.",
@@ -218,7 +222,10 @@ def existing(place: str) -> dict[str, Any]:
     if isinstance(where["path"], str):
         status(where["path"], **{name: value for name, value in where.items() if name != "path"})
     elif not where["path"].exists():
-        raise NotAStore(f"{where['path']}: there is no store; name the file of a store")
+        raise NotAStore(
+            f"{where['path']}: there is no store; name the file of a store, or create one in Python: "
+            f'tm.open("{where["path"]}", models=[…])'
+        )
     else:
         check_file(where["path"])
     return where
@@ -290,3 +297,18 @@ def load_models(name: str) -> list[type[Record]]:
     if not models:
         raise InvalidModel(f"{name} holds no models; name the module that declares the entity classes")
     return models
+
+
+def find_class(store: Store, name: str) -> type[Any]:
+    """Return a class of a store by its name.
+
+    Raises:
+        InvalidQuery: there is none.
+    """
+    cls = store.classes.get(name)
+    if cls is None:
+        if (reason := store.uncompiled.get(name)) is not None:
+            why = reason.partition("\n")[0]
+            raise InvalidQuery(f"{name} cannot be read without its class: {why}; name the models: --models")
+        raise InvalidQuery(f"no class {safe_repr(name)} in this store; there are {', '.join(store.classes) or 'none'}")
+    return cls

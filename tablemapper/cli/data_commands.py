@@ -29,9 +29,9 @@ from ..interchange.json import from_dict, from_json, to_dict
 from ..interchange.parsing import assignment, condition, key, plain_value
 from ..store.opening import open as open_store
 from ..store.store import Store
-from .app import Json, Models, StoreArgument, existing, failure, load_models
+from .app import Json, Models, StoreArgument, existing, failure, find_class, load_models
 from .output import Exit, show
-from .query_commands import Scan, Where, entity_table, find_class
+from .query_commands import Scan, Where, entity_table
 
 Name = Annotated[str, Parameter(name="CLASS", help="the name of the class")]
 Values = Annotated[str, Parameter(allow_leading_hyphen=True, help="the values of the key")]
@@ -50,6 +50,8 @@ def _refusing(command: Any) -> Any:
         try:
             ended: Exit = command(*arguments, json=json, **options)
         except _REFUSED as error:
+            if isinstance(error, EntityExists):
+                error.add_note("--upsert replaces what is there already")
             return failure(error, Exit.FINDINGS, json=json)
         return ended
 
@@ -207,6 +209,23 @@ def delete_entities(
             if not yes and not _confirmed(query.count(), name):
                 return show({"ok": True, "deleted": 0}, "nothing deleted", json=json)
             count = query.delete(progress=sys.stderr.isatty())
+    return show({"ok": True, "deleted": count}, f"{count:,} deleted", json=json)
+
+
+@_refusing
+def expire(
+    place: StoreArgument,
+    name: Annotated[str | None, Parameter(name="CLASS", help="the name of the class; without it, all that end")] = None,
+    /,
+    *,
+    limit: Annotated[int | None, Parameter(help="how many entities this call deletes at most")] = None,
+    models: Models,
+    json: Json = False,
+) -> Exit:
+    """Delete the entities that have ended, by the time that expires=True names."""
+    with _opened(place, models) as store:
+        cls = None if name is None else find_class(store, name)
+        count = store.expire(cls, limit=limit, progress=sys.stderr.isatty())
     return show({"ok": True, "deleted": count}, f"{count:,} deleted", json=json)
 
 

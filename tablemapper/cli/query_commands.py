@@ -11,13 +11,12 @@ from typing import Annotated, Any, Literal
 import msgspec
 from cyclopts import Parameter
 
-from ..errors import InvalidQuery, safe_repr
+from ..errors import InvalidQuery
 from ..interchange.json import field_values, to_dict, to_json
 from ..interchange.parsing import condition, field, key, orders
 from ..query.partitions import Partition
-from ..store.store import Store
 from ..viewer.cells import escaped
-from .app import Json, Models, StoreArgument
+from .app import Json, Models, StoreArgument, find_class
 from .output import Exit, fitting, json_text, note, show, table
 from .store_reader import open_for_reading
 
@@ -45,21 +44,6 @@ Explain = Annotated[
     bool, Parameter(negative="", help="show how the query is answered, and what it costs, instead of rows")
 ]
 Format = Literal["table", "json", "jsonl", "csv", "markdown"]
-
-
-def find_class(store: Store, name: str) -> type[Any]:
-    """Return a class of a store by its name.
-
-    Raises:
-        InvalidQuery: there is none.
-    """
-    cls = store.classes.get(name)
-    if cls is None:
-        if (reason := store.uncompiled.get(name)) is not None:
-            why = reason.partition("\n")[0]
-            raise InvalidQuery(f"{name} cannot be read without its class: {why}; name the models: --models")
-        raise InvalidQuery(f"no class {safe_repr(name)} in this store; there are {', '.join(store.classes) or 'none'}")
-    return cls
 
 
 def show_rows(

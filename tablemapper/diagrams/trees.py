@@ -7,8 +7,9 @@ from typing import Any, Literal, TypeAlias
 
 import attrs
 
-from ..entities.declaration import Declaration, IndexModel, declaration_of
+from ..entities.declaration import Declaration, declaration_of
 from ..entities.entity import Record
+from ..entities.key_and_indexes import IndexModel
 from ..keys.template import Template
 
 Shape: TypeAlias = Literal["index", "aggregate", "field"]

@@ -9,7 +9,7 @@ from itertools import groupby
 from operator import itemgetter
 
 from ..datetime_types import Builtin
-from ..entities.declaration import IndexModel
+from ..entities.key_and_indexes import IndexModel
 from ..limits import MAX_VALUE, Edm, entity_size
 from ..progress import Meter
 from ..schema.maintenance import IndexRow, index_columns, index_maintenance

@@ -5,16 +5,22 @@ The runner has read the script; the engine gets data: classes, and functions of 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Concatenate, ParamSpec, Protocol, TypeAlias
 
 import attrs
 
+from ..catalogue.actions import ActionPlan
+from ..catalogue.catalogue import Catalogue
+from ..catalogue.migration_states import adopted, dropped_labels, edited
 from ..catalogue.transitions import ConversionFault, MetadataChange, Transition
 from ..evolution.history import History
 from ..schema.model import Model, Schema
 from ..schema.specs import Forms
 from .protocol import Engine, StepTiming
+
+P = ParamSpec("P")
 
 
 class StaleScript(Exception):
@@ -42,25 +48,37 @@ Batches: TypeAlias = Callable[[Callable[[int], StepTiming | None]], None]
 """Calls what does a transaction of a job, each time with how many rows it may have, until that returns None."""
 
 
-class MigrationEngine(Protocol):
-    """A store that is migrated; it needs none of its classes.
+class MigrationEngine(ABC):
+    """A store that is migrated; it needs none of its classes. What its catalogue alone says is here, for every engine.
 
     The runner looks at the catalogue, plans, and changes it once by that plan. What reads or changes the store for a plan
     raises `StaleScript` if the catalogue is another one by then: `adopt`, `count`, `edit`, `take_over`, and of one that copies
     `lacking`, `start` and `discard`. The rest goes on by the catalogue that it finds.
     """
 
+    _catalogue: Catalogue
+    """As it was looked at last."""
+
+    @abstractmethod
     def look(self) -> None:
         """Read the catalogue as it is now."""
-        ...
+
+    @abstractmethod
+    def _take(
+        self,
+        transition: Callable[Concatenate[ActionPlan, Catalogue, P], Catalogue],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> None:
+        """Change the catalogue by a transition, then look at it again; raise StaleScript if it is another one by now."""
 
     def forms(self) -> Forms:
         """Return the forms of the classes in its catalogue."""
-        ...
+        return self._catalogue.models
 
     def history(self) -> History:
         """Return the migrations that were started, in that order."""
-        ...
+        return self._catalogue.history
 
     def dropped(self, new: Mapping[str, Iterable[Model]]) -> frozenset[str]:
         """Return the labels that scripts must not name any more: what migrations drop, and what had the names before that.
@@ -68,15 +86,15 @@ class MigrationEngine(Protocol):
         Args:
             new: by migration, its new classes; what they declare is not dropped any more.
         """
-        ...
+        return dropped_labels(self._catalogue, new)
 
+    @abstractmethod
     def count(self, name: str) -> int:
         """Return the number of entities of a class."""
-        ...
 
     def adopt(self, applied: Sequence[tuple[str, str]]) -> None:
         """Note migrations, each with its digest, as done, without running them: the store is younger than they are."""
-        ...
+        self._take(adopted, applied)
 
     def edit(self, edit: MetadataChange) -> None:
         """Run a migration that copies nothing.
@@ -84,24 +102,25 @@ class MigrationEngine(Protocol):
         Raises:
             InvalidMigration: another one is under way.
         """
-        ...
+        self._take(edited, edit)
 
+    @abstractmethod
     def take_over(self, schema: Schema) -> bool:
         """Add to the catalogue what classes declare and no step says, as opening them does, and build nothing.
 
         Returns:
             Whether anything was added.
         """
-        ...
 
+    @abstractmethod
     def under_way(self) -> str | None:
         """Return the name of the migration that was started and has not switched; None if there is none."""
-        ...
 
+    @abstractmethod
     def discard(self, name: str) -> None:
         """Abandon a migration that is under way, and drop the tables that it copied to."""
-        ...
 
+    @abstractmethod
     def contract(self, id: str, batches: Batches) -> bool:
         """Drop what only the versions before a migration need, and what it drops; it cannot be undone then.
 
@@ -111,15 +130,14 @@ class MigrationEngine(Protocol):
         Returns:
             Whether that is done; not if another run has undone the migration meanwhile, or is about to.
         """
-        ...
 
+    @abstractmethod
     def drop_former(self) -> None:
         """Drop the former definitions of indexes and aggregates that no version in use declares."""
-        ...
 
+    @abstractmethod
     def close(self) -> None:
         """Close the files, or the connections."""
-        ...
 
 
 class TableReplacement(Protocol):
@@ -169,10 +187,10 @@ class TableReplacement(Protocol):
         ...
 
 
-@runtime_checkable
-class ReplacingEngine(MigrationEngine, Protocol):
+class ReplacingEngine(MigrationEngine):
     """One that runs migrations which copy entities by copying twice."""
 
+    @abstractmethod
     def begin(self, transition: Transition) -> TableReplacement:
         """Start a migration, from the beginning.
 
@@ -180,46 +198,44 @@ class ReplacingEngine(MigrationEngine, Protocol):
             Outdated: another run is about it; this may be called again.
             StoreLocked: the store is frozen.
         """
-        ...
 
 
-@runtime_checkable
-class CopyingEngine(MigrationEngine, Protocol):
+class CopyingEngine(MigrationEngine):
     """One that runs migrations which copy entities beside writers."""
 
+    @abstractmethod
     def building(self) -> frozenset[str]:
         """Return the classes over whose entities something is being built."""
-        ...
 
+    @abstractmethod
     def start(self, transition: Transition) -> bool:
         """Start a migration, or continue it; return whether anything is to be copied.
 
         Raises:
             InvalidMigration: another one is under way.
         """
-        ...
 
+    @abstractmethod
     def lacking(self, transition: Transition) -> Sequence[ConversionFault]:
         """Return the entities that cannot become again what they were before a migration that is undone; write nothing."""
-        ...
 
+    @abstractmethod
     def step(self, most: int) -> CopyProgress:
         """Convert the next entities, at most ``most``, in one transaction; that of the last ones switches."""
-        ...
 
     @property
+    @abstractmethod
     def faults(self) -> Mapping[tuple[str, tuple[str, str]], ConversionFault]:
         """The entities that could not be converted so far."""
-        ...
 
+    @abstractmethod
     def clear(self, most: int) -> StepTiming | None:
         """Delete the notes of finished migrations in one transaction, at most so many rows; None if there were none."""
-        ...
 
+    @abstractmethod
     def has_twin(self, id: str) -> bool:
         """Return whether the version before a migration goes on, in tables that are kept in step."""
-        ...
 
+    @abstractmethod
     def backup(self, path: str) -> None:
         """Write a copy of one state of the store."""
-        ...

@@ -7,7 +7,7 @@ maintenance is decided before or beside it, once for all engines.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 import attrs
 
@@ -16,7 +16,6 @@ from ..keys.composite_times import shown_key
 from ..planning.budget import BudgetMeter
 from ..planning.capabilities import Capabilities
 from ..planning.conditions import AnyPredicate
-from ..planning.cost import ReadEstimate
 from ..planning.plan import Plan
 from ..planning.projection import RowLayout
 from ..planning.query_parts import KeyPosition
@@ -56,6 +55,12 @@ class Operation:
     """The deletion of the entity under its former key: what a program does not know of the entity has to move, too."""
     assigned: Callable[[], Mapping[str, Any] | None] | None = None
     """Of a merge: returns what is stored in each field, if it sets whole fields to values and does nothing else."""
+    has_ended: Callable[[Row], bool] | None = None
+    """Whether a stored row has ended, and so counts as missing; None: nothing of the class ends."""
+    looks: bool = False
+    """Of an insert: whether to look for what has ended before, because an insert found its key taken."""
+    fresh: bool = False
+    """Whether it replaces what has ended, of which nothing goes over; the engine says so."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -69,10 +74,19 @@ Part: TypeAlias = tuple[list[Row], int]
 """Rows, and a bound of the characters in each, keys apart: only rows that may be large are looked at one by one."""
 
 
-def restore_rows(operations: Sequence[Operation], rows: Sequence[tuple[Row | None, Row | None]]) -> None:
-    """Give operations their old and new rows from before a write that was undone: it gives them the stored ones."""
-    for operation, (old, new) in zip(operations, rows, strict=True):
-        operation.old, operation.new = old, new
+RowsBefore: TypeAlias = Sequence[tuple[Row | None, Row | None, int | None]]
+"""Of each operation the old row, the new row and the ETag."""
+
+
+def rows_before(operations: Sequence[Operation]) -> RowsBefore:
+    """Return the rows of operations, for `restore_rows`."""
+    return [(operation.old, operation.new, operation.etag) for operation in operations]
+
+
+def restore_rows(operations: Sequence[Operation], rows: RowsBefore) -> None:
+    """Give operations their rows from before a write that was undone: it gives them the stored ones."""
+    for operation, (old, new, etag) in zip(operations, rows, strict=True):
+        operation.old, operation.new, operation.etag = old, new, etag
 
 
 @attrs.define(eq=False)
@@ -88,11 +102,23 @@ class Batch:
     processor's cache, and none is kept for Python's garbage collection to look through."""
     made: int = 0
     """How many rows the last call made."""
+    has_ended: Callable[[Row], bool] | None = None
+    """As `Operation.has_ended`."""
 
     @property
     def count(self) -> int:
         """The number of entities, once they are written."""
         return len(self.rows) if self.parts is None else self.made
+
+    def operations(self) -> list[Operation]:
+        """Return the inserts of its entities, one by one."""
+        rows = self.rows if self.parts is None else [row for part, _ in self.parts() for row in part]
+        return [Operation("insert", self.model, row[0], row[1], row, has_ended=self.has_ended) for row in rows]
+
+    def take(self, inserts: Iterable[Operation]) -> None:
+        """Take the rows that were stored, of its inserts."""
+        if self.parts is None:
+            self.rows[:] = [insert.new for insert in inserts if insert.new is not None]
 
 
 @attrs.frozen
@@ -223,45 +249,8 @@ class Reads(Protocol):
         """
         ...
 
-    def lines(
-        self, bound: BoundPlan, layout: RowLayout, size: int, limit: int | None
-    ) -> Iterator[bytes | list[Row]] | None:
-        """Return rows in chunks of at most so many, as text: each is a line of JSON, an array with a 0 at both ends.
-
-        A chunk that such lines do not hold comes as rows; where no chunk would be faster as text, None is returned. All
-        are of one state of the store, in the order of the plan.
-        """
-        ...
-
-    def partition_rows(self, plan: Plan, layout: RowLayout) -> Callable[[str, int | None], list[Row] | None]:
-        """Return a function that reads the first rows of one partition of a path, or all; None if they may be many."""
-        ...
-
     def find(self, bound: BoundPlan, layout: RowLayout) -> Row | None:
         """Return the first row."""
-        ...
-
-    def count(self, bound: BoundPlan, *, within: Any = None) -> int | None:
-        """Return the number of entities; None if that has to be found out in Python."""
-        ...
-
-    def totals(
-        self, bound: BoundPlan, by: Sequence[str], measured: str | None, *, summed: bool
-    ) -> Iterable[Row] | None:
-        """Return totals by groups of fields that are stored alike; None if they have to be found out in Python.
-
-        Each row has the stored values of the fields, without repetitions, of one entity of the group, then the number
-        of its entities. Of the measured field it has the number of values and their sum, or the least and the greatest.
-        A group can come several times. A damaged value of one of the fields has to be found in Python.
-        """
-        ...
-
-    def between_bounds(self, bound: BoundPlan, most: int) -> int | None:
-        """Return the number of rows between the bounds, before any filter, at most ``most``; None if that costs a read."""
-        ...
-
-    def footprint(self, bound: BoundPlan, most: int) -> ReadEstimate | None:
-        """Return what a plan reads, counted up to ``most`` rows; None if that costs a read."""
         ...
 
     def divide(self, bound: BoundPlan, parts: int) -> list[KeyPosition]:
@@ -291,6 +280,10 @@ class Engine(Protocol):
     capabilities: Capabilities
     schema: Schema
     store_id: str
+
+    def now(self) -> int:
+        """Return the time by the clock of the store, in µs since 1970."""
+        ...
 
     @property
     def unready(self) -> Mapping[str, str]:
@@ -350,22 +343,6 @@ class Engine(Protocol):
         """
         ...
 
-    def clear(self, model: Model) -> int | None:
-        """Delete all entities of a class, and what is maintained from them, in one transaction; return their number.
-
-        None, and nothing is done, if they have to be deleted one by one.
-        """
-        ...
-
-    def load(self, windows: Iterable[Sequence[Batch]], meter: Callable[[str, int | None], Meter]) -> int:
-        """Insert new entities, all of them at once or none, and return their number; their batches do not change.
-
-        Args:
-            windows: the entities, as many as are in memory at a time.
-            meter: starts a report of what is done, of a number if that is known.
-        """
-        ...
-
     def catch_up(self) -> None:
         """See what other processes have built or declared since."""
         ...
@@ -415,16 +392,8 @@ class Engine(Protocol):
         """The aggregates that may be older than their entities, by label: they answer no totals of these."""
         ...
 
-    def sweep(self, meter: Meter, *, full: bool = False) -> int:
-        """Finish or undo what writers left that ended early, and return how many writes; 0 where nothing is ever left."""
-        ...
-
     def repair(self, meter: Meter) -> RepairReport:
         """Make everything that is maintained what the entities say that it should be, beside readers and writers."""
-        ...
-
-    def compact(self, meter: Meter) -> None:
-        """Give back the space that is free in the store; nobody else may have it open."""
         ...
 
     def whole(self, model: Model) -> Model:
@@ -445,40 +414,4 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Close the files."""
-        ...
-
-
-@runtime_checkable
-class ReopensOnChange(Protocol):
-    """An engine that can be opened with the classes that its catalogue has."""
-
-    def latest(self) -> Engine:
-        """Return an engine with the classes that the catalogue has by now.
-
-        It is this one if they are the same, or if it was opened with others. Classes that have not changed stay the same
-        ones; this engine goes on with those that it has.
-        """
-        ...
-
-
-@runtime_checkable
-class SupportsBackup(Protocol):
-    """An engine that can copy itself, as it is."""
-
-    def backup(self, path: str, meter: Meter) -> None:
-        """Write a copy of one state of the store to a new file."""
-        ...
-
-
-@runtime_checkable
-class DropsClasses(Protocol):
-    """An engine that can let a class go with all that it holds."""
-
-    def drop(self, model: Model, meter: Meter) -> None:
-        """Let a class and what is maintained from it leave the store, with their tables.
-
-        Raises:
-            InvalidQuery: others need it.
-            StoreLocked: the store is frozen.
-        """
         ...

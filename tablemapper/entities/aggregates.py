@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from ..expressions.tree import Predicate
 from ..owner_cache import cached_on_owner
-from .declaration import AbstractDeclaration, Declaration, declaration_of, index_table
+from .declaration import AbstractDeclaration, Declaration, declaration_of
 from .entity import Record
 from .fields import FIELD, FieldModel, SourceName
 from .key import Key
+from .key_and_indexes import index_table
 from .measures import aggregate_faults, measures_of
 
 

@@ -13,7 +13,7 @@ import msgspec
 from ..codegen import Names
 from ..errors import InvalidEntity
 from ..values.scalars import ValueFault
-from .declaration import Declaration, check_type, check_value, located
+from .declaration import Declaration, check_type, check_value, checked_on_write, located
 from .fields import FieldModel
 
 _Normaliser: TypeAlias = Callable[[tuple[Any, ...]], list[Any]]
@@ -94,8 +94,8 @@ def _init_source(
 
 
 def _setter_source(declaration: Declaration, at: int, f: FieldModel, attribute: Any, names: Names) -> Iterator[str]:
-    if f.maintained:
-        yield f"def set_{at}(self, value): maintained(self, {f.name!r})"
+    if f.read_only:
+        yield f"def set_{at}(self, value): refuse_value(self, {f.name!r})"
         return
     yield f"def set_{at}(self, value):"
     if f.name in declaration.key_fields:
@@ -107,6 +107,15 @@ def _setter_source(declaration: Declaration, at: int, f: FieldModel, attribute: 
         yield "    if not validators_disabled():"
         yield f"        {names.name('validator', attribute.validator)}(self, {names.name('attribute', attribute)}, value)"
     yield f"    {names.name('slot', declaration.cls.__dict__[f.name].__set__)}(self, value)"
+
+
+def on_write_source(declaration: Declaration, names: Names) -> Iterator[str]:
+    """Yield source that sets the fields of an entity ``e`` that each write sets."""
+    for f in declaration.set_on_write:
+        check = names.name("check", partial(checked_on_write, declaration, f))
+        yield f"v = {names.name('on_write', f.on_write)}()"
+        yield f"if not ({_test(f, 'v', names)}): v = {check}(v)"
+        yield f"{names.name('slot', declaration.cls.__dict__[f.name].__set__)}(e, v)"
 
 
 def _key_source(declaration: Declaration, plain: dict[str, str], names: Names) -> Iterator[str]:

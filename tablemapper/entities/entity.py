@@ -16,8 +16,9 @@ The constructor, ``__setattr__`` and ``Product.key`` are generated once a class.
 
 from __future__ import annotations
 
+import copyreg
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from types import MethodType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, Self, TypeVar, dataclass_transform
@@ -33,10 +34,11 @@ from ..expressions.foreign_names import FOREIGN_NAMES, foreign_name_fault, refus
 from ..expressions.tree import Assignment, Attr, Predicate
 from ..keys.encodings import check_key
 from ..limits import is_name
+from ..type_aliases import annotations_of
 from ..values.extra import indexed_as
 from ..values.scalars import ValueFault, ValueType
 from ..values.timestamp import TIMESTAMP
-from .class_body import annotations_of, calling_frame, plain_annotations, read_bases, read_body
+from .class_body import calling_frame, plain_annotations, read_bases, read_body
 from .constructor import constructor_source, key_normaliser, normaliser
 from .declaration import (
     AbstractDeclaration,
@@ -45,14 +47,17 @@ from .declaration import (
     check_value,
     declaration_of,
     declare,
+    has_table,
     located,
-    maintained_fault,
+    read_only_fault,
 )
 from .etag import etag_text
+from .expiry import with_expiry
 from .fields import FieldModel, avg, count, field, group_by, max, max_ever, min, min_ever, sum
 from .index import IndexCall
 from .key import KeyOf
 from .measures import maintained_faults
+from .variants import made_once, pickled, variant_body, variant_declaration
 
 R = TypeVar("R", bound="Record")
 
@@ -93,14 +98,13 @@ def _make_class(
     slots = (*fields, *([CACHE] if cached else [])) if concrete else ()
     cls: Any = type.__new__(own_metaclass, name, bases, {**body, **cached, "__slots__": slots})
     if concrete:
-        for model in fields.values():
-            setattr(own_metaclass, model.name, ClassAccess(cls, Attr(cls, model.name, model.type)))
+        _give_fields(own_metaclass, cls, fields.values())
     else:
         # While its conditions are read, an abstract class knows its fields already.
         type.__setattr__(
             cls, "__declaration__", AbstractDeclaration(cls=cls, table=None, fields=tuple(fields.values()))
         )
-    declaration = declare(cls, options, fields, declarations, faulty, faults)
+    declaration = with_expiry(declare(cls, options, fields, declarations, faulty, faults), faults)
     faults += cls._faults(declaration)
     if faults:
         raise InvalidModel(name, faults)
@@ -112,6 +116,26 @@ def _make_class(
         type.__setattr__(cls, "__raw__", type.__new__(mcls, name, bases, names))
         _finish(cls, own_metaclass, declaration_of(cls))
     return cls
+
+
+def _give_fields(own_metaclass: Any, cls: Any, fields: Iterable[FieldModel]) -> None:
+    """Have a metaclass answer the fields of its class."""
+    for model in fields:
+        setattr(own_metaclass, model.name, ClassAccess(cls, Attr(cls, model.name, model.type)))
+
+
+def _make_variant(cls: Any, text: str) -> Any:
+    name = cls.__name__ + text
+    # (What stands on a metaclass of its own hides that of the class, which nothing may set, until it is finished.)
+    own_metaclass: Any = type(f"{name}Type", (type(cls),), {"key": None})
+    variant: Any = type.__new__(own_metaclass, name, (cls,), variant_body(cls, text))
+    declaration = variant_declaration(cls, variant, text)
+    _give_fields(own_metaclass, variant, declaration.fields)
+    type.__setattr__(variant, "__declaration__", declaration)
+    type.__setattr__(variant, "__annotations__", {f.name: f.annotation for f in declaration.fields})
+    _finish(variant, own_metaclass, declaration)
+    copyreg.pickle(own_metaclass, pickled)
+    return variant
 
 
 # ---------------------------------------------------------------------------------------------- generated functions
@@ -131,7 +155,7 @@ def _finish(cls: Any, own_metaclass: Any, declaration: Declaration) -> None:
         on_setattr=attrs.setters.NO_OP,
     )
     names = Names(
-        Raw=cls.__raw__, Cls=cls, set_class=_set_class, KeyOf=KeyOf, new=tuple.__new__, check_key=check_key, set_other=_set_other, read_only=_read_only, maintained=_maintained,
+        Raw=cls.__raw__, Cls=cls, set_class=_set_class, KeyOf=KeyOf, new=tuple.__new__, check_key=check_key, set_other=_set_other, read_only=_read_only, refuse_value=_refuse_value,
         validate=_validate, validators_disabled=attrs.validators.get_disabled,
         normalise=normaliser(declaration), normalise_key=key_normaliser(declaration),
     )  # fmt: skip
@@ -204,9 +228,9 @@ def _read_only(entity: Record, name: str) -> None:
     )
 
 
-def _maintained(entity: Record, name: str) -> None:
+def _refuse_value(entity: Record, name: str) -> None:
     cls = type(entity)
-    raise InvalidEntity(cls.__name__, [maintained_fault(declaration_of(cls).field(name))])
+    raise InvalidEntity(cls.__name__, [read_only_fault(declaration_of(cls).field(name))])
 
 
 def set_maintained(entity: Record, fields: Iterable[FieldModel], source: Record | None = None) -> None:
@@ -217,6 +241,12 @@ def set_maintained(entity: Record, fields: Iterable[FieldModel], source: Record 
 
 
 # ---------------------------------------------------------------------------------------------- the classes
+
+
+def _derived_classes(cls: type[Any]) -> Iterator[type[Any]]:
+    for derived in type.__subclasses__(cls):
+        yield derived
+        yield from _derived_classes(derived)
 
 
 class RecordType(type):
@@ -256,6 +286,11 @@ class RecordType(type):
             known = [model.name for model in declaration.fields]
             if declaration.table is None and name in known:
                 return Attr(cls, name, declaration.field(name).type)
+            if name in declaration.lent:
+                example = next((derived.__name__ for derived in _derived_classes(cls) if has_table(derived)), "Product")
+                raise AttributeError(
+                    f"{cls.__name__} lends {name}; call it on a class with a table: {example}.{name}(…)"
+                )
             if (remedy := FOREIGN_NAMES["entity"].get(name)) is not None:
                 raise AttributeError(foreign_name_fault(cls.__name__, name, remedy, cls.__name__))
             raise AttributeError(
@@ -284,6 +319,22 @@ class Record(metaclass=RecordType):
         def _same(cls, entity: Self, /) -> Self:  # lets the checkers tell a class from every other
             ...
 
+    @classmethod
+    def variant(cls, text: str, /) -> type[Self]:
+        """Return the same class with a name and tables of its own: ``Log.variant("202611")`` is Log202611 in ``Logs202611``.
+
+        It is the same object each time, and its entities are of the class, too. To a store it is a class like any: open
+        it, or `use` it later. That of an aggregate is over the variant of its source.
+
+        Args:
+            text: letters and digits, which the name of the class and of each table ends in.
+
+        Raises:
+            InvalidModel: it is a variant itself, has no table, or the text makes no name of a table.
+        """
+        variant: type[Self] = made_once(cls, text, _make_variant)
+        return variant
+
     def replace(self, *assignments: Assignment[Self], **changes: Any) -> Self:
         """Return a copy with other values; it keeps the ETag unless a key field changes.
 
@@ -297,18 +348,18 @@ class Record(metaclass=RecordType):
         cls = type(self)
         declaration = declaration_of(cls)
         values = {model.name: getattr(self, model.name) for model in declaration.parameters}
-        maintained = {model.name: model for model in declaration.maintained}
-        faults = [maintained_fault(maintained[name]) for name in changes if name in maintained]
+        fixed = {model.name: model for model in declaration.fields if model.read_only}
+        faults = [read_only_fault(fixed[name]) for name in changes if name in fixed]
         faults += [
             f'no field "{name}"{did_you_mean(name, values)}'
             for name in changes
-            if name not in values and name not in maintained
+            if name not in values and name not in fixed
         ]
         for a in assignments:
             if not isinstance(a, Assignment):
                 faults.append(f"expected {cls.__name__}.field.set(…), got {safe_repr(a)}")
-            elif a.attr.name in maintained:
-                faults.append(maintained_fault(maintained[a.attr.name]))
+            elif a.attr.name in fixed:
+                faults.append(read_only_fault(fixed[a.attr.name]))
             elif a.attr.name not in values or a.attr.path or a.attr.part or not issubclass(cls, a.attr.owner):
                 faults.append(f"{a.attr!r} is not a field of {cls.__name__}")
             elif a.action not in ("set", "remove") or isinstance(a.value, Number):
@@ -426,7 +477,7 @@ class Entity(Record):
 
             key = tm.Key[str, str](partition="{category_id}", row="{product_id}")
 
-    Without ``table=`` the class is abstract, and derived classes inherit its fields.
+    Without ``table=`` the class is abstract: derived classes take its fields, its key and its indexes.
 
     Raises:
         InvalidModel: everything that is wrong with the declaration, when Python executes the class statement.

@@ -74,8 +74,20 @@ class FieldOptions:
     kw_only: bool | None = None
     validator: Validator | Sequence[Validator] | None = None
     precision: str | None = None
+    on_write: Callable[[], Any] | None = None
+    expires: bool = False
     unknown: tuple[str, ...] = ()
     """What else it was called with: a fault of the class."""
+
+    @property
+    def source(self) -> Callable[[], Any] | None:
+        """The function that gives the value where a constructor gets none."""
+        return self.factory or self.on_write
+
+    @property
+    def by_name(self) -> bool:
+        """Whether a constructor takes the value by name only."""
+        return bool(self.kw_only) or self.on_write is not None
 
 
 @overload
@@ -86,7 +98,16 @@ def field(
     kw_only: bool | None = None,
     validator: Validator | Sequence[Validator] | None = None,
     precision: Literal["s", "ms", "us"] | None = None,
+    expires: bool = False,
 ) -> Field[Any]: ...
+@overload
+def field(
+    *,
+    on_write: Callable[[], T],
+    name: str | None = None,
+    precision: Literal["s", "ms", "us"] | None = None,
+    init: Literal[False] = False,
+) -> Field[T]: ...
 @overload
 def field(
     *,
@@ -96,6 +117,7 @@ def field(
     kw_only: bool | None = None,
     validator: Validator | Sequence[Validator] | None = None,
     precision: Literal["s", "ms", "us"] | None = None,
+    expires: bool = False,
 ) -> Field[T]: ...
 @overload
 def field(
@@ -106,6 +128,7 @@ def field(
     kw_only: bool | None = None,
     validator: Validator | Sequence[Validator] | None = None,
     precision: Literal["s", "ms", "us"] | None = None,
+    expires: bool = False,
 ) -> Field[T]: ...
 def field(
     *,
@@ -116,6 +139,8 @@ def field(
     kw_only: bool | None = None,
     validator: Validator | Sequence[Validator] | None = None,
     precision: Literal["s", "ms", "us"] | None = None,
+    on_write: Callable[[], Any] | None = None,
+    expires: bool = False,
     **unknown: Any,
 ) -> Any:
     """Give a field options.
@@ -131,9 +156,17 @@ def field(
             built and when the field is set, not for entities that the store reads.
         precision: cut a datetime or a time to seconds, milliseconds or microseconds when it is set, so that a key
             with this precision loses nothing.
+        on_write: a function that returns the value at each write, by whichever verb:
+            ``updated: tm.Field[datetime] = tm.field(on_write=lambda: datetime.now(UTC))``. Nobody else sets the field,
+            and it is no argument of the constructor. Migrations, copies and repairs leave the value as it is.
+        expires: whether an entity ends at this datetime: from then on no call finds it, and `Store.expire` deletes it.
         unknown: any other argument is a fault of the class.
     """
-    return FieldOptions(default, factory, name, stored, kw_only, validator, precision, tuple(unknown))
+    if on_write is not None:  # (its overload has an init= for the type checkers)
+        unknown.pop("init", None)
+    return FieldOptions(
+        default, factory, name, stored, kw_only, validator, precision, on_write, expires, tuple(unknown)
+    )
 
 
 MeasureKind: TypeAlias = Literal["group", "count", "sum", "avg", "min", "max", "min_ever", "max_ever"]
@@ -431,6 +464,10 @@ class FieldModel:
     kw_only: bool
     validator: Validator | Sequence[Validator] | None
     measure: Measure | None
+    on_write: Callable[[], Any] | None = None
+    """Gives the value at each write."""
+    expires: bool = False
+    """Whether an entity ends at this time."""
 
     @_property
     def required(self) -> bool:
@@ -446,6 +483,11 @@ class FieldModel:
     def removal_fault(self) -> str:
         """The fault of removing its value where it is not optional."""
         return f"it cannot be removed, as it is not optional (Field[{self.type.name} | None] would be)"
+
+    @_property
+    def read_only(self) -> bool:
+        """Whether nobody assigns it, as the store maintains it, or each write sets it."""
+        return self.maintained or self.on_write is not None
 
     @_property
     def missing(self) -> Any:

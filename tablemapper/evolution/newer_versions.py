@@ -383,7 +383,7 @@ def _special_classes(model: Model, unopened: Forms) -> Iterator[tuple[str, Templ
 @lru_cache(maxsize=256)
 def _extended_model(model: Model, source: Model, key: bytes) -> ExtendedModel:
     form, source_form, targets, keepers = _decode_forms(key)
-    stored_source = source_model(source, source_form, keepers)
+    stored_source = source if _stands_for(source, source_form, keepers) else source_model(source, source_form, keepers)
     stored_model = (
         stored_source if source is model else aggregate_model(model.name, form, stored_source, source_form, model)
     )
@@ -414,6 +414,14 @@ def _extended_model(model: Model, source: Model, key: bytes) -> ExtendedModel:
         model, stored_model, tuple(map(stored_default, hidden)), tuple(indexes), tuple(aggregates), tuple(refusals), columns,
         {name: field for name, field in narrow.items() if name not in columns}, "", (),
     )  # fmt: skip
+
+
+def _stands_for(model: Model, form: ModelSpec, keepers: Mapping[str, ModelSpec]) -> bool:
+    """Return whether a class has all that is stored of it, so that none need be compiled for that."""
+    names = ("fields", "table", "type", "partition", "row")
+    if keepers or model.maintained or any(getattr(form, name) != getattr(model.form, name) for name in names):
+        return False  # (of an Enum, a Literal or a nested value the catalogue has a class of its own)
+    return all(field.members is UNSET and field.json is UNSET for field in form.fields.values())
 
 
 def _refusal(label: str, error: Exception) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from ..entities.declaration import index_table
 from ..entities.fields import MeasureKind
+from ..entities.key_and_indexes import index_table
 from ..schema.specs import AggregateSpec, Forms, IndexSpec, ModelSpec, TemplateSpec
 
 

@@ -12,11 +12,11 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from ..entities.aggregates import Aggregate, keepers, kept_field
-from ..entities.declaration import IndexModel, compile_index
 from ..entities.entity import Entity, Record
 from ..entities.fields import FIELD, FieldOptions, Measure, MeasureKind, SourceName
 from ..entities.index import Index
 from ..entities.key import Key
+from ..entities.key_and_indexes import IndexModel, compile_index
 from ..errors import InvalidModel
 from ..expressions.predicates import load, load_group, load_value
 from ..expressions.tree import Attr

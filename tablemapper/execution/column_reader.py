@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
+from ..engines.optional_protocols import ReadsLines
 from ..expressions.tree import Attr
 from ..planning.projection import KeyPiece, RowLayout, key_pieces, stored_keys, tuples
 from ..schema.rows import Row
@@ -50,14 +51,16 @@ class ColumnReader:
         return self._form.block(rows, self._run.bound.values)
 
     def lines(self, size: int) -> Iterator[bytes | list[Row]] | None:
-        """Return chunks of rows as lines of JSON; a chunk with a row that is none comes as it is; see `Reads.lines`.
+        """Return chunks of rows as lines of JSON; a chunk with a row that is none comes as it is; see `ReadsLines`.
 
         None if they have to be read as `blocks`: something is left to do for each row, or they are few.
         """
         run, limit = self._run, self._limit
         if not self._is_whole or run.spending is not None or min(size, size if limit is None else limit) < FEW:
             return None
-        return run.reads.lines(run.bound, run.layout, size, limit) if self._form.has_lines else None
+        if not isinstance(run.reads, ReadsLines) or not self._form.has_lines:
+            return None
+        return run.reads.lines(run.bound, run.layout, size, limit)
 
     @property
     def names(self) -> list[str]:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, overload
 
 from ..codegen import Names, compile_functions
-from ..engines.protocol import Reads
+from ..engines.optional_protocols import CountsRows
 from ..entities.declaration import abstract_declaration
 from ..errors import CorruptStore, InvalidQuery, TableMapperError, safe_repr
 from ..expressions.arithmetic import AnyOwner, Computed, calculation_fault
@@ -64,7 +64,7 @@ _WHOLE_KINDS, _ORDERED = (int, timedelta), (int, timedelta, float, str)
 
 
 def totals_by_engine(
-    reads: Reads,
+    counts: CountsRows,
     find: Callable[[], tuple[PreparedPlan, BoundPlan]],
     by: tuple[Attr[Any, Any], ...],
     slot: MeasureState,
@@ -90,7 +90,7 @@ def totals_by_engine(
     prepared, bound = find()
     if prepared.layout.fields != fields or prepared.plan.sorted:
         return None
-    rows = reads.totals(bound, names, measured, summed=measured is not None and not slot.ordered)
+    rows = counts.totals(bound, names, measured, summed=measured is not None and not slot.ordered)
     make, place = partial(prepared.items, bound=bound, layout=prepared.layout), (None,) * prepared.width
     try:
         return None if rows is None else _states_of(list(rows), place, make, slot, len(by), fields)

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from ..entities.declaration import IndexModel
+from ..entities.key_and_indexes import IndexModel
 from ..errors import InvalidQuery
 from ..planning.capabilities import Capabilities
 from ..planning.plan import Plan

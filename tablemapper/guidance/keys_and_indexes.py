@@ -10,15 +10,16 @@ from typing import Any
 import attrs
 
 from ..datetime_types import Builtin
-from ..entities.declaration import Declaration, IndexModel, compile_index, index_table, key_templates
+from ..entities.declaration import Declaration
 from ..entities.index import Index
 from ..entities.key import Key
+from ..entities.key_and_indexes import IndexModel, compile_index, index_table, key_templates
 from ..keys.overlap import disjoint
 from ..keys.template import Slot, Template
 from ..planning.shards import spreading
-from ..planning.type_names import type_name
 from ..values.extra import indexed_as
 from ..values.scalars import ValueType
+from ..values.type_names import type_name
 
 Text = str | tuple[str, ...]
 

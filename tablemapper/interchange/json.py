@@ -18,7 +18,7 @@ import msgspec
 
 from ..codegen import Names, compile_functions
 from ..datetime_types import Builtin
-from ..entities.declaration import Declaration, check_value, declaration_of, located, maintained_fault
+from ..entities.declaration import Declaration, check_value, declaration_of, located, read_only_fault
 from ..entities.entity import Record, key_of, set_row
 from ..entities.etag import ETAG_FORM, etag_text, etag_timestamp
 from ..entities.fields import FieldModel
@@ -350,7 +350,7 @@ def fixed_fault(form: JsonForm, f: FieldModel) -> str | None:
     """Return why a patch cannot change a field; None if it can."""
     if f.name in form.declaration.key_fields:
         return f"{f.property}: it is in the key, which a patch cannot change"
-    return maintained_fault(f) if f.maintained else None
+    return read_only_fault(f) if f.read_only else None
 
 
 def _annotation(f: FieldModel) -> Any:
@@ -372,7 +372,7 @@ def _bounds(f: FieldModel, schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _default(f: FieldModel) -> dict[str, Any]:
-    if f.maintained:
+    if f.read_only:
         return {"readOnly": True}
     if f.default is attrs.NOTHING:
         return {}

@@ -67,7 +67,7 @@ def condition(cls: type[Any], text: str, /) -> Predicate[Any]:
             f"{safe_repr(text)}: expected a field, an operator and a value, as in price<8; the operators are {', '.join(OPERATORS)}"
         )
     attr = field(cls, match["field"])
-    another = _ANOTHER.search(match["value"]) if match["value"][:1] != '"' else None
+    another = None if isinstance(_json(match["value"]), str | list) else _ANOTHER.search(match["value"])
     if another is not None and another[1] in _names(cls):
         raise InvalidQuery(
             f"{safe_repr(text)}: this is one condition, with all of it from {safe_repr(match['value'])} as its value; give each "

@@ -16,7 +16,7 @@ import attrs
 from ..catalogue.transitions import Transition
 from ..engines.locations import open_engine
 from ..engines.migration_protocol import TableReplacement
-from ..engines.protocol import SupportsBackup
+from ..engines.optional_protocols import SupportsBackup
 from ..entities.declaration import abstract_declaration
 from ..errors import InvalidMigration
 from ..progress import Meter, Progress, ProgressOption, start_meter

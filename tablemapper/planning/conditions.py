@@ -11,7 +11,8 @@ from typing import Any
 
 import attrs
 
-from ..entities.declaration import Declaration, IndexModel
+from ..entities.declaration import Declaration
+from ..entities.key_and_indexes import IndexModel
 from ..expressions.predicates import conjuncts
 from ..expressions.tree import (
     And,

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from ..entities.declaration import IndexModel
+from ..entities.key_and_indexes import IndexModel
 from ..expressions.tree import Attr, Order, Parameter
 from ..keys.composite_times import whole_fields
 from ..keys.template import Slot, Template

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Self, TypeVar
@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 import attrs
 
 from ..engines.protocol import Position
-from ..errors import InvalidEntity, StoreClosed
+from ..errors import StoreClosed
 from ..execution.column_reader import ColumnReader
 from ..execution.from_aggregates import mismatches, totals_served
 from ..execution.plan_reader import PlanReader
@@ -66,7 +66,8 @@ class ClassResults(Splittable[T_co]):
     def allow_eventual(self) -> Self:
         """Allow the query to be answered from an index or an aggregate that may be older than the entities.
 
-        On Azure Tables these are the ones in other partitions. On SQLite none is ever older.
+        On Azure Tables these are the ones in other partitions. On SQLite none is ever older, but an aggregate over a
+        class with ``expires=True`` counts what has ended until `Store.expire`.
         """
         return self._with(attrs.evolve(self._spec, eventual=True))
 
@@ -93,7 +94,7 @@ class ClassResults(Splittable[T_co]):
     def _taken(self, limit: int | None) -> Iterator[T_co]:
         prepared, values = self._plans.prepared(self._spec, self._wanted)
         if prepared.key is not None and self._spec.budget is None:
-            return iter(self._only(prepared.key, values) if limit != 0 else ())
+            return iter(prepared.only(self._plans.engine, values) if limit != 0 else ())
         if limit != 0 and prepared.partition is not None and (items := prepared.partition(values, limit)) is not None:
             return iter(items)
         run = self._run(*self._bound(prepared, values, most=limit))
@@ -112,7 +113,7 @@ class ClassResults(Splittable[T_co]):
         if self._spec.budget is None and self._spec.limit != 0:
             prepared, values = self._plans.prepared(self._spec, self._wanted)
             if prepared.key is not None:
-                return next(iter(self._only(prepared.key, values)), None)
+                return next(iter(prepared.only(self._plans.engine, values)), None)
             if prepared.partition is not None and (items := prepared.partition(values, 1)) is not None:
                 return items[0] if items else None
             prepared, bound = self._bound(prepared, values, most=1)
@@ -129,7 +130,7 @@ class ClassResults(Splittable[T_co]):
             ScanRefused: no key or index bounds the query.
             QueryStopped: it used up its budget.
         """
-        return Rows[Any](self._plans, attrs.evolve(self._spec, order=()), ()).first() is not None
+        return Rows[Any](self._plans, self._spec.unordered, ()).first() is not None
 
     def count(self) -> int:
         """Return the number of results.
@@ -138,12 +139,13 @@ class ClassResults(Splittable[T_co]):
             ScanRefused: no key or index bounds the query.
             QueryStopped: it used up its budget.
         """
-        lean = Rows[Any](self._plans, attrs.evolve(self._spec, order=()), ())
+        lean = Rows[Any](self._plans, self._spec.unordered, ())
         limit = self._spec.limit
         if self._spec.budget is not None:
             return sum(1 for _ in lean)
         prepared, bound = lean._find()
-        if (count := self._plans.reads.count(bound)) is not None:
+        counts = self._plans.counts
+        if counts is not None and (count := counts.count(bound)) is not None:
             return count if limit is None else min(count, limit)
         return sum(1 for _ in lean._run(prepared, bound).items(limit))
 
@@ -154,10 +156,10 @@ class ClassResults(Splittable[T_co]):
             ScanRefused: no key or index bounds the query.
         """
         prepared, bound = self._find(warn=False)
-        reads, plan = self._plans.reads, prepared.plan
+        plan = prepared.plan
         residual = {id(predicate) for predicate in prepared.residual}
         texts = [(predicate_text(predicate, bound.values), id(predicate) in residual) for predicate in plan.filter]
-        explained = reads.explain(bound, prepared.layout, self._spec.limit)
+        explained = self._plans.reads.explain(bound, prepared.layout, self._spec.limit)
         totals = dict(totals_served(self._plans, self._spec))
         return Explanation(
             str(plan.path),
@@ -166,20 +168,20 @@ class ClassResults(Splittable[T_co]):
             tuple(text for text, _ in texts),
             tuple(text for text, is_residual in texts if is_residual),
             order_text(plan.sort) or (("key",) if plan.by_key else ()),
-            reads.between_bounds(bound, MOST_COUNTED),
+            self._plans.between_bounds(bound, MOST_COUNTED),
             self._plans.engine.capabilities,
             tuple(explained.lines),
             explained.requests,
-            explained.eventual or any(total in self._plans.engine.eventual for total in totals.values()),
+            explained.eventual or any(self._plans.may_lag(self._spec.model, total) for total in totals.values()),
             partial(self._cost, bound),
             totals,
             tuple(mismatches(self._plans, self._spec)),
         )
 
     def _cost(self, bound: BoundPlan) -> Cost:
-        footprint, bound = None, as_read(bound, eventual=self._spec.eventual)
+        footprint, counts, bound = None, self._plans.counts, as_read(bound, eventual=self._spec.eventual)
         with suppress(StoreClosed):
-            footprint = self._plans.reads.footprint(bound, MOST_COUNTED)
+            footprint = None if counts is None else counts.footprint(bound, MOST_COUNTED)
         return cost_of(bound.plan, footprint, len(bound.ranges), self._spec.limit)
 
     def __repr__(self) -> str:
@@ -191,16 +193,6 @@ class ClassResults(Splittable[T_co]):
         return f"<Query {', '.join(parts)}>"  # (whichever kind of it)
 
     # ------------------------------------------------------------------------------------------ how
-
-    def _only(self, key_of: Callable[[Sequence[Any]], tuple[str, ...]], values: Sequence[Any]) -> list[Any]:
-        """Return what is found where the values make the key of the only entity that there can be."""
-        model = self._spec.model
-        try:
-            key = key_of(values)
-        except InvalidEntity:  # no key can hold these values
-            return []
-        row = self._plans.engine.get(model, *key)
-        return [] if row is None else [model.build_one(row)]
 
     def _find(self, *, warn: bool = True, most: int | None = None) -> tuple[PreparedPlan, BoundPlan]:
         return self._bound(*self._plans.prepared(self._spec, self._wanted), warn=warn, most=most)

@@ -1,4 +1,4 @@
-"""Queries over several classes of one table: one query for each class, their rows merged in order.
+"""Queries over several classes, of one table or of one base: one query for each class, their rows merged in order.
 
 A condition applies to every class, to its own field of the same name and type. In a class without such a field the
 value is missing for all entities. Conditions are two-valued, so the condition is then true or false for the whole
@@ -10,11 +10,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import Any, Generic, Never, Self, TypeVar
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Generic, Never, NoReturn, Self, TypeVar
 
 import attrs
 
 from ..engines.protocol import Position
+from ..entities.aggregates import kept_field
 from ..entities.declaration import abstract_declaration
 from ..errors import InvalidQuery, safe_repr
 from ..execution.plan_reader import PlanReader
@@ -38,8 +40,6 @@ T = TypeVar("T")
 A = TypeVar("A")
 B = TypeVar("B")
 C = TypeVar("C")
-D = TypeVar("D")
-E = TypeVar("E")
 
 
 @attrs.frozen(eq=False)
@@ -66,13 +66,20 @@ def _place(run: PlanReader) -> Callable[[Row], Position]:
 class _Mixed(Results[T]):
     """The results of a query over several classes."""
 
-    __slots__ = ("_members", "_plans", "_spec", "_where")
+    __slots__ = ("_base", "_members", "_plans", "_spec", "_where")
 
-    def __init__(self, plans: PlanCache, members: tuple[_Member, ...], where: tuple[Predicate[Any], ...] = ()) -> None:
+    def __init__(
+        self,
+        plans: PlanCache,
+        members: tuple[_Member, ...],
+        where: tuple[Predicate[Any], ...] = (),
+        base: type[Any] | None = None,
+    ) -> None:
         self._plans = plans
         self._spec = members[0].query._spec
         self._members = members
         self._where = where
+        self._base = base
 
     def _each(self, change: Callable[[Query[Any]], Query[Any]]) -> Self:
         return self._of([change(member.query) for member in self._members])
@@ -81,7 +88,7 @@ class _Mixed(Results[T]):
         """Return a copy with other queries over the classes, in the same order."""
         pairs = zip(self._members, queries, strict=True)
         members = tuple([attrs.evolve(member, query=query) for member, query in pairs])
-        return type(self)(self._plans, members, self._where)
+        return type(self)(self._plans, members, self._where, self._base)
 
     # ------------------------------------------------------------------------------------------ building
 
@@ -172,7 +179,8 @@ class _Mixed(Results[T]):
         runs = self._runs()
         if limit == 0:
             return iter(())
-        items: Iterator[T] = chain.from_iterable(run.items_of(rows) for run, rows in self._read(runs, None, limit))
+        chunks = self._read(runs, [None] * len(runs), limit)
+        items: Iterator[T] = chain.from_iterable(run.items_of(rows) for run, rows in chunks)
         return items if limit is None else islice(items, limit)
 
     def first(self) -> T | None:
@@ -210,14 +218,14 @@ class _Mixed(Results[T]):
         """
         if self._spec.budget is not None:
             return sum(1 for _ in self)
-        runs, reads = self._runs(only_count=True), self._plans.reads
+        runs, counts_of = self._runs(only_count=True), self._plans.counts
 
         def counts(state: Any) -> Iterator[int]:
             for run in runs:
-                count = reads.count(run.bound, within=state)
+                count = None if counts_of is None else counts_of.count(run.bound, within=state)
                 yield sum(map(len, map(run.items_of, run.chunks(within=state)))) if count is None else count
 
-        total = sum(reads.in_one_state(counts))
+        total = sum(self._plans.reads.in_one_state(counts))
         return total if self._spec.limit is None else min(total, self._spec.limit)
 
     def explain(self) -> MixedExplanation:
@@ -246,6 +254,9 @@ class _Mixed(Results[T]):
         queries: Iterator[ClassResults[Any]] = (member.query for member in self._members if member.refuted is None)
         if only_count:
             queries = (Rows(self._plans, attrs.evolve(q._spec, order=(), mixed=False), ()) for q in queries)
+        if any(member.model.declaration.expiry is not None for member in self._members):
+            moment = self._plans.moment()
+            queries = (query._with(attrs.evolve(query._spec, moment=moment)) for query in queries)
         spending = start(self._spec.budget, self)
         return [attrs.evolve(query._run(*query._find()), spending=spending) for query in queries]
 
@@ -253,18 +264,34 @@ class _Mixed(Results[T]):
         return [self._spec.backwards, [query_identity(self._plans, member.query._spec) for member in self._members]]
 
     def _positioned(self, after: Position | None, limit: int) -> Iterator[tuple[Position, Any]]:
-        chunks = self._read(self._runs(), after, limit)
-        places = ((run, rows, _place(run)) for run, rows in chunks)
-        return ((place(row), item) for run, rows, place in places for row in rows for item in run.items_of((row,)))
+        runs = self._runs()
+        if len({member.model.table for member in self._members}) == 1:
+            chunks = self._read(runs, [after] * len(runs), limit)
+            places = ((run, rows, _place(run)) for run, rows in chunks)
+            return ((place(row), item) for run, rows, place in places for row in rows for item in run.items_of((row,)))
+        return self._positioned_by_class(runs, after, limit)
+
+    def _positioned_by_class(
+        self, runs: Sequence[PlanReader], after: Position | None, limit: int
+    ) -> Iterator[tuple[Position, Any]]:
+        """Yield results with the places of all classes: in several tables two entities can have one key."""
+        places = [place and tuple(place) for place in after or [None] * len(runs)]
+        numbers = {id(run): at for at, run in enumerate(runs)}
+        for run, rows in self._read(runs, places, limit):
+            place, at = _place(run), numbers[id(run)]
+            for row in rows:
+                for item in run.items_of((row,)):
+                    places[at] = place(row)
+                    yield tuple(places), item
 
     def _read(
-        self, runs: Sequence[PlanReader], after: Position | None, limit: int | None
+        self, runs: Sequence[PlanReader], after: Sequence[Position | None], limit: int | None
     ) -> Iterator[tuple[PlanReader, Sequence[Row]]]:
-        """Yield the rows of all classes in order, in batches of rows of one class."""
+        """Yield the rows of all classes in order, in batches of rows of one class, each class after its own place."""
         order, backwards = self._spec.order, self._spec.backwards
 
         def merged(state: Any) -> Iterator[tuple[PlanReader, Sequence[Row]]]:
-            streams = [run.chunks(after, limit, within=state) for run in runs]
+            streams = [run.chunks(place, limit, within=state) for run, place in zip(runs, after, strict=True)]
             ordered = self._plans.reads.ordered
             ranks = [_ranked(_place(run), order, ordered, backwards=backwards) for run in runs]
             return ((runs[at], rows) for at, rows in readable(_merged(streams, ranks), self._names))
@@ -277,20 +304,33 @@ def _counted_rows(merged: Iterable[tuple[PlanReader, Sequence[Row]]]) -> Iterato
         yield from ((run, counted_rows) for counted_rows in run.counted((rows,)))
 
 
-class MixedQuery(_Mixed[A | B | C | D | E], Generic[A, B, C, D, E]):
+class MixedQuery(_Mixed[A | B | C], Generic[A, B, C]):
     """The entities of several classes of one table that satisfy conditions, each of its own class, in row order.
 
-    Lazy, typed and immutable. A query over fewer than five classes repeats the last one as its parameter.
+    Lazy, typed and immutable. A query over two classes repeats the second one as its parameter; of more than three they
+    are Any. For the type checkers a query over a base is a `Query` of it; what that has and this lacks raises InvalidQuery.
     """
 
     __slots__ = ()
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name not in _OF_ONE_CLASS or self._base is None:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+            def refuse(*_: object, **__: object) -> NoReturn:
+                classes = ", ".join(member.model.name for member in self._members)
+                subject = f"a query over the classes of {self._base.__name__}"
+                raise InvalidQuery(f"{subject} has no {name}(…); query each: {classes}")
+
+            return refuse
+
     def where(
         self,
-        *predicates: Predicate[A] | Predicate[B] | Predicate[C] | Predicate[D] | Predicate[E]
-        | Partition[A] | Partition[B] | Partition[C] | Partition[D] | Partition[E],
+        *predicates: Predicate[A] | Predicate[B] | Predicate[C] | Partition[A] | Partition[B] | Partition[C],
         **named: Never,
-    ) -> Self:  # fmt: skip
+    ) -> Self:
         """Keep only results that satisfy every condition; each condition applies to all classes.
 
         It uses each class's own field of that name and type. If a class has no such field, the value is missing:
@@ -311,13 +351,9 @@ class MixedQuery(_Mixed[A | B | C | D | E], Generic[A, B, C, D, E]):
                 _check_known(attr, models)
         within = self._each(lambda query: query.where(*partitions)) if partitions else self
         members = tuple([_narrowed(member, conditions) for member in within._members])
-        return type(self)(self._plans, members, (*self._where, *conditions))
+        return type(self)(self._plans, members, (*self._where, *conditions), self._base)
 
-    def order_by(
-        self,
-        *steps: Attr[A, Any] | Attr[B, Any] | Attr[C, Any] | Attr[D, Any] | Attr[E, Any]
-        | Order[A] | Order[B] | Order[C] | Order[D] | Order[E],
-    ) -> Self:  # fmt: skip
+    def order_by(self, *steps: Attr[A, Any] | Attr[B, Any] | Attr[C, Any] | Order[A] | Order[B] | Order[C]) -> Self:
         """Sort by fields that every class has, the first one first; ties are broken by key.
 
         Raises:
@@ -343,7 +379,13 @@ class MixedQuery(_Mixed[A | B | C | D | E], Generic[A, B, C, D, E]):
         return self._of([query.order_by(*order) for query, order in zip(queries, orders, strict=True)])
 
 
-def mixed(plans: PlanCache, models: Sequence[Model]) -> MixedQuery[Any, Any, Any, Any, Any]:
+_OF_ONE_CLASS = frozenset(
+    [name for cls in Query.__mro__[: Query.__mro__.index(Results)] for name in vars(cls) if name[0] != "_"]
+).difference(vars(MixedQuery), vars(_Mixed))
+"""What only a query over one class has."""
+
+
+def mixed(plans: PlanCache, models: Sequence[Model]) -> MixedQuery[Any, Any, Any]:
     """Return the query over several classes.
 
     Raises:
@@ -355,7 +397,23 @@ def mixed(plans: PlanCache, models: Sequence[Model]) -> MixedQuery[Any, Any, Any
     if len({model.table for model in models}) > 1:
         tables = ", ".join(f'{model.name} is in "{model.table}"' for model in models)
         raise InvalidQuery(f"query: {tables}; only classes that share a table can be queried together")
-    return MixedQuery(plans, tuple([_Member(Query(plans, QuerySpec(model, mixed=True))) for model in models]))
+    return MixedQuery(plans, _members(plans, models))
+
+
+def over_base(plans: PlanCache, base: type[Any], models: Iterable[Model]) -> MixedQuery[Any, Any, Any]:
+    """Return the query over those classes that are derived from a class without a table, by their names.
+
+    Raises:
+        InvalidQuery: there is none.
+    """
+    derived = [model for model in models if issubclass(model.cls, base) and kept_field(model.name) is None]
+    if not derived:
+        raise InvalidQuery(f"query: the store was opened with no class of {base.__name__}")
+    return MixedQuery(plans, _members(plans, sorted(derived, key=attrgetter("name"))), base=base)
+
+
+def _members(plans: PlanCache, models: Iterable[Model]) -> tuple[_Member, ...]:
+    return tuple([_Member(Query(plans, QuerySpec(model, mixed=True))) for model in models])
 
 
 # ---------------------------------------------------------------------------------------------- conditions, by class
@@ -397,7 +455,7 @@ def _own_attribute(attr: Attr[Any, Any], model: Model) -> Attr[Any, Any] | None:
     Raises:
         InvalidQuery: the class has a field of that name, but of another type.
     """
-    if issubclass(model.cls, attr.owner):
+    if attr.owner is model.cls:
         return attr
     if attr.name == TIMESTAMP_NAME:
         return attrs.evolve(attr, owner=model.cls)
@@ -464,7 +522,7 @@ def _merged(
     fronts = {at: rows for at, stream in enumerate(streams) if (rows := next(stream, []))}
     while fronts:
         heads = {at: ranks[at](rows[0]) for at, rows in fronts.items()}
-        at = min(heads, key=heads.__getitem__)
+        at = min(sorted(heads), key=heads.__getitem__)  # (in several tables two entities can have one key)
         rank, rows = ranks[at], fronts.pop(at)
         bound = min((head for number, head in heads.items() if number != at), default=None)
         end = len(rows)

@@ -13,7 +13,8 @@ from typing import Any
 
 import attrs
 
-from ..engines.protocol import Operation, restore_rows
+from ..engines.ended import EndedRows
+from ..engines.protocol import Operation, restore_rows, rows_before
 from ..entities.entity import Record
 from ..errors import (
     EntityExists,
@@ -108,7 +109,7 @@ class MoveByQuery(WriteByQuery):
                 fault = f"the function must return an entity or None, not {safe_repr(entity_after)}"
                 raise InvalidEntity(f"{model.name} {row[:2]}", [fault])
             target = self._target(type(entity_after))
-            new = target.to_row(entity_after)
+            new = target.to_written_row(entity_after)
             test = reserved.get(target.cls)
             if test is not None and (owner := test(new[0], new[1])) is not None:
                 fault = f"this key belongs to {owner}; choose other values"
@@ -145,6 +146,7 @@ class _MoveRun(BatchRun):
         return most
 
     def _apply(self, part: Sequence[Any], total: int) -> None:
+        EndedRows(self._engine).judge([move.target for move in part])
         if self._engine.capabilities.across_partitions:
             self._insert([move.target for move in part], lambda targets: self._engine.apply([*part, *targets]), part)
             return
@@ -179,24 +181,24 @@ class _MoveRun(BatchRun):
     ) -> None:
         """Write targets, but for those that are there as they are to be; note the version of each, and whether it is new."""
         operations = [*moves, *targets]
-        rows = [(operation.old, operation.new) for operation in operations]
+        rows = rows_before(operations)
         equal = [False] * len(targets)
-        stored: list[Row | None] = [None] * len(targets)
+        target_rows: list[Row | None] = [None] * len(targets)
         try:
             apply(targets)
         except EntityExists:
             restore_rows(operations, rows)
-            stored = self._engine.get_many([(target.model, *target.key) for target in targets])
+            target_rows = self._engine.get_many([(target.model, *target.key) for target in targets])
             equal = [
-                row is not None and not target.model.changed(move.entity_after, row)
-                for move, target, row in zip(moves, targets, stored, strict=True)
+                row is not None and all(f.read_only for f in target.model.changed(move.entity_after, row))
+                for move, target, row in zip(moves, targets, target_rows, strict=True)
             ]
             if not any(equal):
                 raise
             missing = [target for target, is_there in zip(targets, equal, strict=True) if not is_there]
             apply(missing)
         if versions is not None:
-            for move, target, row, is_there in zip(moves, targets, stored, equal, strict=True):
+            for move, target, row, is_there in zip(moves, targets, target_rows, equal, strict=True):
                 new = row if is_there else target.new
                 assert new is not None
                 versions[id(move)] = new[2], not is_there

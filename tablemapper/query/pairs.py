@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from ..codegen import Names, compile_functions
+from ..engines.ended import ended_by
 from ..engines.protocol import Position
 from ..entities.declaration import declaration_of
 from ..entities.entity import Record
@@ -64,6 +65,7 @@ class Pairs(Results[tuple[E, R | None]], Generic[E, R]):
         """Yield pairs with their positions: both entities of one state, where the engine has one."""
         run: PlanReader = self.query._placed_run(limit)
         model, engine, values_of = self.model, self._plans.engine, _values(self.by)
+        has_ended = ended_by(model, self._plans.moment())
 
         def read(state: Any) -> Iterator[tuple[Position, Any]]:
             entities = run.positioned(after, limit, within=state)
@@ -72,7 +74,9 @@ class Pairs(Results[tuple[E, R | None]], Generic[E, R]):
                 distinct_keys = list(dict.fromkeys([key for key in keys if key is not None]))
                 rows = engine.get_many([(model, *key) for key in distinct_keys], within=state) if distinct_keys else []
                 others_by_key = {
-                    key: model.build_one(row) for key, row in zip(distinct_keys, rows, strict=True) if row is not None
+                    key: model.build_one(row)
+                    for key, row in zip(distinct_keys, rows, strict=True)
+                    if row is not None and not (has_ended and has_ended(row))
                 }
                 for (position, entity), key in zip(block, keys, strict=True):
                     yield position, (entity, None if key is None else others_by_key.get(key))

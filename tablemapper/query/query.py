@@ -37,10 +37,6 @@ F = TypeVar("F")
 G = TypeVar("G")
 H = TypeVar("H")
 J = TypeVar("J")
-K = TypeVar("K")
-N = TypeVar("N")
-P = TypeVar("P")
-Q = TypeVar("Q")
 
 
 class Query(ClassResults[E]):
@@ -218,25 +214,7 @@ class Query(ClassResults[E]):
         j: Attr[E, J], /,
     ) -> Rows[tuple[A, B, C, D, F, G, H, J]]: ...  # fmt: skip
     @overload
-    def select(
-        self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], d: Attr[E, D], f: Attr[E, F], g: Attr[E, G], h: Attr[E, H],
-        j: Attr[E, J], k: Attr[E, K], /,
-    ) -> Rows[tuple[A, B, C, D, F, G, H, J, K]]: ...  # fmt: skip
-    @overload
-    def select(
-        self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], d: Attr[E, D], f: Attr[E, F], g: Attr[E, G], h: Attr[E, H],
-        j: Attr[E, J], k: Attr[E, K], m: Attr[E, N], /,
-    ) -> Rows[tuple[A, B, C, D, F, G, H, J, K, N]]: ...  # fmt: skip
-    @overload
-    def select(
-        self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], d: Attr[E, D], f: Attr[E, F], g: Attr[E, G], h: Attr[E, H],
-        j: Attr[E, J], k: Attr[E, K], m: Attr[E, N], n: Attr[E, P], /,
-    ) -> Rows[tuple[A, B, C, D, F, G, H, J, K, N, P]]: ...  # fmt: skip
-    @overload
-    def select(
-        self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], d: Attr[E, D], f: Attr[E, F], g: Attr[E, G], h: Attr[E, H],
-        j: Attr[E, J], k: Attr[E, K], m: Attr[E, N], n: Attr[E, P], p: Attr[E, Q], /,
-    ) -> Rows[tuple[A, B, C, D, F, G, H, J, K, N, P, Q]]: ...  # fmt: skip
+    def select(self, *fields: Attr[E, Any]) -> Rows[tuple[Any, ...]]: ...
     def select(self, *fields: Any) -> Any:
         """Return tuples of fields instead of entities; only these are read, from an index if it holds them all.
 
@@ -350,7 +328,7 @@ class Query(ClassResults[E]):
             return aggregate.states(self._plans.reads)
         spec = self._spec
         if spec.limit is None:
-            spec = attrs.evolve(spec, order=())
+            spec = spec.unordered
             sorts = self._plans.engine.capabilities.sorts  # (else to read all is all that is possible)
             if sorts and not by and isinstance(measure, Attr) and slot.ordered:
                 return self._extreme(slot, measure.asc() if measured == "min" else measure.desc())
@@ -359,7 +337,8 @@ class Query(ClassResults[E]):
             return summed_up(calculated(rows, measure, slot, len(by)), slot)
         rows = Rows[Any](self._plans, spec, by if measure is None else (*by, measure))
         is_whole = spec.limit is None and spec.budget is None
-        states = totals_by_engine(self._plans.reads, rows._find, by, slot) if is_whole else None
+        counts = self._plans.counts if is_whole else None
+        states = None if counts is None else totals_by_engine(counts, rows._find, by, slot)
         return summed_up(rows, slot) if states is None else states
 
     def _extreme(self, slot: MeasureState, step: Order[Any]) -> States:

@@ -10,7 +10,8 @@ from typing import Any
 import attrs
 
 from ..engines.protocol import Position
-from ..errors import CorruptStore, TableMapperError
+from ..errors import CorruptStore, QueryStopped, TableMapperError
+from .pages import Page, TokenSeal
 from .query import Query
 
 
@@ -52,14 +53,40 @@ def read_some(
         The results after a position, with an `UnreadableRow` for each that cannot be read. Then the position of the last
         one, None if there are no more; and the error that ended it early.
     """
-    results, place = list[Any](), after
+    pairs, fault = _some(query, after, limit)
+    return [item for _, item in pairs], pairs[-1][0] if len(pairs) == limit else None, fault
+
+
+def page_within(query: Query[Any], size: int, token: str | None) -> tuple[Page[Any], QueryStopped | None]:
+    """Return a page with an `UnreadableRow` for each entity that cannot be read, also where the budget ends it early.
+
+    Then the page has the results so far, and its token leads on behind them.
+
+    Raises:
+        InvalidToken: the token was changed, or is that of another query.
+    """
+    seal = TokenSeal(query._plans, query._form(), lambda: repr(query))  # noqa: SLF001  as its subclass
+    after, returned_before = (None, 0) if token is None else seal.open(token)
+    pairs, fault = _some(query, after, size + 1)
+    if fault is not None and not isinstance(fault, QueryStopped):
+        raise fault
+    items = [item for _, item in pairs[:size]]
+    leads_on = bool(items) and (fault is not None or len(pairs) > size)
+    page = Page(items, seal.token(pairs[len(items) - 1][0], returned_before + len(items)) if leads_on else None)
+    return page, fault
+
+
+def _some(
+    query: Query[Any], after: Position | None, limit: int
+) -> tuple[list[tuple[Position, Any]], TableMapperError | None]:
+    pairs = list[tuple[Position, Any]]()
     try:
         with closing(tolerant(query)._positioned(after, limit)) as items:  # noqa: SLF001  as its subclass
-            for place, item in islice(items, limit):  # noqa: B007  the last one is returned
-                results.append(item)
+            for pair in islice(items, limit):
+                pairs.append(pair)  # (not extend: those before an error stay)
     except TableMapperError as error:
-        return results, None, error
-    return results, place if len(results) == limit else None, None
+        return pairs, error
+    return pairs, None
 
 
 def tolerant(query: Query[Any]) -> _TolerantQuery:

@@ -23,8 +23,10 @@ import attrs
 import msgspec
 
 from ..codegen import Names, compile_functions
+from ..edits.assignments import Assignments, assignments
 from ..engines.current_transaction import check_outside
-from ..engines.protocol import Engine, NoteConflict, Operation, restore_rows
+from ..engines.ended import ended_by, set_test
+from ..engines.protocol import Engine, NoteConflict, Operation, restore_rows, rows_before
 from ..entities.entity import key_of
 from ..errors import (
     CorruptStore,
@@ -41,13 +43,12 @@ from ..expressions.python_source import python_source
 from ..expressions.tree import And
 from ..planning.budget import BudgetMeter
 from ..planning.projection import ENTITIES
-from ..planning.query_spec import QuerySpec, query_form
+from ..planning.query_spec import BEFORE_ALL, QuerySpec, query_form
 from ..planning.ranges import BoundPlan
 from ..progress import Meter, ProgressOption, start_meter
-from ..schema.assignments import Assignments, assignments
 from ..schema.maintenance import maintenance
 from ..schema.model import Model, writable
-from ..schema.rows import Row, same_rows
+from ..schema.rows import Row
 from .checkpoint import Checkpoint, check_name
 from .pages import query_identity
 
@@ -73,13 +74,13 @@ class WriteByQuery:
 
     def delete(self, spec: QuerySpec, query_text: str, *, progress: ProgressOption, resume: str | None) -> int:
         """Delete what a query finds; return the number of entities."""
-        model = writable(spec.model)
+        return self._run(spec, query_text, "delete()", _deletion(writable(spec.model)), progress, resume)
 
-        def work(entity: Any) -> Operation:
-            row = entity._row
-            return Operation("delete", model, row[0], row[1], old=row, etag=row[2])
-
-        return self._run(spec, query_text, "delete()", work, progress, resume)
+    def expire(self, spec: QuerySpec, query_text: str, *, progress: ProgressOption) -> int:
+        """Delete what a query finds, which has ended; return the number of entities."""
+        return self._run(
+            attrs.evolve(spec, moment=BEFORE_ALL), query_text, "expire()", _deletion(spec.model), progress, None
+        )
 
     def update(
         self,
@@ -123,8 +124,10 @@ class WriteByQuery:
         """
         verb = doing.partition("(")[0]
         check_outside(self.engine, verb)
+        if spec.moment is None and spec.model.declaration.expiry is not None:
+            spec = attrs.evolve(spec, moment=self.plans.moment())
         if spec.limit is None:
-            spec = attrs.evolve(spec, order=())  # (an order matters only with a limit)
+            spec = spec.unordered  # (an order matters only with a limit)
         prepared, bound = self.plans.find(spec, None)
         self.plans.warn_of_scan(prepared, bound, lambda: query_text, spec.limit)
         checkpoint = None
@@ -152,14 +155,16 @@ class WriteByQuery:
 
     def _test(self, spec: QuerySpec, bound: BoundPlan) -> Callable[[Any], bool]:
         """Return a function that tells whether a query finds an entity."""
-        form, values = spec.parts()
+        (form, _), values = spec.parts(), bound.values
         tests = self.plans.tests
         test = tests.get(form)
         if test is None:
             if len(tests) >= MAX_PLANS:
                 tests.clear()
             names = Names()
-            source = python_source(And(parts=query_form(spec, None).where), lambda name: f"e.{name}", names)
+            shape = query_form(spec, None)
+            conditions = shape.where if shape.unended is None else (*shape.where, shape.unended)
+            source = python_source(And(parts=conditions), lambda name: f"e.{name}", names)
             functions = compile_functions("what a query finds", f"def holds(e, v):\n    return {source}\n", names)
             test = tests[form] = functions["holds"]
         holds = test
@@ -198,6 +203,7 @@ class BatchRun:
         self._checkpoint = checkpoint
         self._spending = spending
         self._meter = meter
+        self._has_ended = ended_by(self._model, spec.moment)
         self._postponed: list[Operation] = []
         """What was not written yet, as an entity that the run has still to come to holds a unique value that it takes."""
         self._enough = 0
@@ -315,7 +321,9 @@ class BatchRun:
             part = operations[: max(len(operations) >> max(tries - 2, 0), 1)]
             part = part[: self._fitting(part)]
             written_so_far = self.written + len(part)
-            rows = [(operation.old, operation.new) for operation in part]
+            rows = rows_before(part)
+            if self._has_ended is not None:
+                set_test(part, self._has_ended)
             try:
                 self._apply(part, written_so_far)
             except (PreconditionFailed, EntityNotFound):
@@ -397,13 +405,21 @@ def _lists(items: Iterator[Any], size: int) -> Iterator[list[Any]]:
         yield block
 
 
+def _deletion(model: Model) -> Work:
+    def work(entity: Any) -> Operation:
+        row = entity._row
+        return Operation("delete", model, row[0], row[1], old=row, etag=row[2])
+
+    return work
+
+
 def _by_assignments(changes: Assignments) -> Work:
     def work(entity: Any) -> Operation:
         model, row = changes.model, entity._row
         if type(entity) is model.cls:
-            changes.apply(entity)
-            return _replacing(model, row, entity)
-        new = changes.applied(row)
+            changes.at_write().apply(entity)
+            return _replacing(model, row, model.to_row(entity), entity)
+        new = changes.at_write().applied(row)
         return Operation("replace", model, row[0], row[1], new=new, old=row, etag=row[2])
 
     return work
@@ -446,15 +462,13 @@ def by_function(model: Model, change: Callable[[Any], Any] | None) -> Work:
             fault = f"the function changed its key to {key_of(new_entity)[1:]}; store.move(entity, new_key) does that"
         if fault is not None:
             raise InvalidEntity(f"{model.name} {row[:2]}", [fault])
-        operation = _replacing(model, row, new_entity)
-        assert operation.new is not None
-        return None if same_rows(operation.new[3:], row[3 : len(operation.new)]) else operation
+        new = model.to_written_row(new_entity)
+        return None if model.same(new, row) else _replacing(model, row, new, new_entity)
 
     return work
 
 
-def _replacing(model: Model, row: Row, entity: Any) -> Operation:
-    new = model.to_row(entity)
+def _replacing(model: Model, row: Row, new: Row, entity: Any) -> Operation:
     return Operation("replace", model, row[0], row[1], new=new, old=row, etag=row[2], entity=entity)
 
 

@@ -9,5 +9,4 @@
 - `group_rows`: the generated function that changes a group.
 - `row_source`: source that takes out of rows what is maintained from them.
 - `maintenance`: what a change of entities does to index rows and groups.
-- `assignments`: the changes that `merge` and `update` make.
 """

@@ -16,8 +16,9 @@ import attrs
 import msgspec
 
 from ..codegen import Names, compile_functions
-from ..entities.declaration import Declaration, by_property, dump_by_property
+from ..entities.declaration import Declaration
 from ..entities.fields import FieldModel
+from ..entities.key_and_indexes import by_property, dump_by_property
 from ..errors import CorruptStore
 from ..expressions.predicates import dump_value
 from ..expressions.tree import Attr, ElementAttr, Predicate

@@ -15,8 +15,8 @@ from typing import Any, TypeAlias, TypeVar
 import attrs
 
 from ..codegen import Names, compile_functions
-from ..entities.declaration import IndexModel
 from ..entities.fields import FieldModel
+from ..entities.key_and_indexes import IndexModel
 from ..errors import InvalidEntity, TableMapperError
 from ..expressions.arithmetic import Computed
 from ..expressions.python_source import python_source, walk
@@ -394,6 +394,7 @@ def _differing(
     return compile_functions("differing", "\n".join(source), {})["differing"]
 
 
+@cached_on_owner  # (an engine that divides maintenance by partitions makes the parts of it anew for each write)
 def sound_test(model: Model, places: tuple[int, ...], keys: tuple[str, ...] = ()) -> Callable[[Row], bool]:
     """Return the function that tells whether some places of an entity's row are as a write stores them.
 

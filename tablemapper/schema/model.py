@@ -13,9 +13,10 @@ import attrs
 import msgspec
 
 from ..entities.aggregates import keepers
-from ..entities.declaration import AbstractDeclaration, Declaration, IndexModel, declaration_of, has_table, index_table
+from ..entities.declaration import Declaration, declaration_of, has_table, is_base
 from ..entities.entity import Record
 from ..entities.fields import FieldModel
+from ..entities.key_and_indexes import IndexModel, index_table
 from ..errors import InvalidEntity, InvalidModel, safe_repr
 from ..expressions.predicates import forms
 from ..expressions.tree import TIMESTAMP_NAME
@@ -25,7 +26,7 @@ from ..keys.template import Slot, Template
 from ..limits import check_table_name, entity_size, is_name
 from ..owner_cache import cached_on_owner
 from .aggregate_model import AggregateModel, aggregate_model
-from .rows import DAMAGE, FIRST, Row, loaded, properties, row_faults, row_functions, unreadable
+from .rows import DAMAGE, FIRST, Row, loaded, properties, row_faults, row_functions, same_rows, unreadable
 from .specs import ModelSpec, decode_model, form_hash
 
 
@@ -39,8 +40,10 @@ class Model:
     """Entity → row, with the timestamp 0.
 
     Raises InvalidEntity, EntityTooLarge."""
+    to_written_row: Callable[[Any], Row]
+    """The same for a verb: it first sets the fields that each write sets."""
     to_rows: Callable[[Iterable[Any], list[Any], list[Row]], int]
-    """Entities → rows, as `to_row`: adds both to the lists, and returns how many characters the rows have."""
+    """Entities → rows, as `to_written_row`: adds both to the lists, and returns how many characters the rows have."""
     columns_to_rows: Callable[[Sequence[Sequence[Any]], list[Row]], tuple[int, int]]
     """Values of all fields, a list for each, which are checked as the constructor checks them → rows, as `to_rows`.
 
@@ -85,6 +88,18 @@ class Model:
         ]
 
     @cached_property
+    def places_on_write(self) -> tuple[int, ...]:
+        """The places in a row that each write sets."""
+        return tuple([self.position[field.name] for field in self.declaration.set_on_write])
+
+    def same(self, new: Row, old: Row) -> bool:
+        """Return whether a row that would be written says what is stored, but for what each write sets."""
+        if not self.places_on_write:
+            return same_rows(new[FIRST:], old[FIRST : len(new)])
+        places = [at for at in range(FIRST, len(new)) if at not in self.places_on_write]
+        return same_rows([new[at] for at in places], [old[at] for at in places])
+
+    @cached_property
     def table(self) -> str:
         return self.declaration.table
 
@@ -100,10 +115,10 @@ class Model:
 
     @cached_property
     def assignable(self) -> dict[str, FieldModel | None]:
-        """The fields, by name; None for one of the key, and for one that the store maintains."""
+        """The fields, by name; None for one of the key, and for one that the store maintains, or each write sets."""
         fixed = self.declaration.key_fields
         return {
-            field.name: None if field.maintained or field.name in fixed else field for field in self.declaration.fields
+            field.name: None if field.read_only or field.name in fixed else field for field in self.declaration.fields
         }
 
     @property
@@ -295,8 +310,9 @@ def compile_schema(classes: Sequence[type[Any]]) -> Schema:
 
 
 def _not_a_model(value: object) -> str:
-    if isinstance(value, type) and isinstance(getattr(value, "__declaration__", None), AbstractDeclaration):
-        return f"{value.__name__} has no table=: leave it out, since its fields are in the classes derived from it"
+    if isinstance(value, type) and is_base(value):
+        name = value.__name__
+        return f'{name} has no table=: write class {name}(…, table="…"), or leave it out if others are derived from it'
     hint = f"; name the class itself: models=[{value}]" if isinstance(value, str) and is_name(value) else ""
     return f"{safe_repr(value)} is not an entity class with table={hint}"
 

@@ -20,7 +20,8 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 import msgspec
 
 from ..codegen import Names, compile_functions
-from ..entities.declaration import Declaration, located
+from ..entities.constructor import on_write_source
+from ..entities.declaration import Declaration, checked_on_write, located
 from ..entities.entity import check_rule, check_whole
 from ..entities.fields import FieldModel
 from ..errors import CorruptStore, EntityTooLarge, InvalidEntity, TableMapperError, safe_repr
@@ -68,7 +69,7 @@ SAFE_LENGTH = 16_000  # characters that cannot be over any limit of size, whatev
 
 
 def row_functions(declaration: Declaration, columns: tuple[FieldModel, ...]) -> dict[str, Callable[..., Any]]:
-    """Return ``to_row``, ``to_rows``, ``columns_to_rows``, ``most``, ``build`` and ``build_one`` of a class.
+    """Return ``to_row``, ``to_written_row``, ``to_rows``, ``columns_to_rows``, ``most``, ``build`` and ``build_one`` of a class.
 
     See `schema.model.Model`.
     """
@@ -89,6 +90,8 @@ def _to_rows_source(declaration: Declaration, columns: tuple[FieldModel, ...], n
     fixed = fixed_size([(field.property, field.type.edm) for field in columns]) + 4 * len(long)
     if declaration.type_name is not None:
         fixed += property_size(TYPE_PROPERTY, "String") + string_size(declaration.type_name)
+    puts = list(on_write_source(declaration, names))
+    to_written_row = ["def to_written_row(e):", *[f"    {line}" for line in puts], "    return to_row(e)"]
     lengths = "".join([f" + (0 if row[{at}] is None else len(row[{at}]))" for at in long])
     return [
         "def to_row(e):",
@@ -96,12 +99,13 @@ def _to_rows_source(declaration: Declaration, columns: tuple[FieldModel, ...], n
         *[f"        {line}" for line in body],
         "        return row",
         f"    {failed}",
+        *(to_written_row if puts else ["to_written_row = to_row"]),
         "def to_rows(entities, kept, rows):",
         "    keep = kept.append; add = rows.append",
         "    total = 0",
         "    for e in entities:",
         "        try:",
-        *[f"            {line}" for line in body],
+        *[f"            {line}" for line in (*puts, *body)],
         f"        {failed}",
         "        total += n",
         "        keep(e); add(row)",
@@ -179,6 +183,9 @@ def _columns_source(declaration: Declaration, columns: tuple[FieldModel, ...], n
     row_columns, texts = ["pk", "rk", "repeat(0)"], ["pk", "rk"]
     for field in columns:
         column = lists[field.name]
+        if field.on_write is not None:
+            check = names.name("on_write", partial(_checked_values_on_write, declaration, field))
+            add(f"    {column} = {check}(len(pk))")
         value = field.type.store_source("v", names)
         if field.type.kind is object:
             value = f"{names.name('store', field.type.store)}(v)"
@@ -206,6 +213,11 @@ def _columns_source(declaration: Declaration, columns: tuple[FieldModel, ...], n
     add("    rows += block")
     add("    return total, longest")
     return lines
+
+
+def _checked_values_on_write(declaration: Declaration, field: FieldModel, count: int) -> list[Any]:
+    on_write: Any = field.on_write
+    return [checked_on_write(declaration, field, on_write()) for _ in range(count)]
 
 
 def _constrained_store(field: FieldModel) -> Callable[[Any], Any]:

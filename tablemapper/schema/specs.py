@@ -252,11 +252,12 @@ class AppliedSpec(msgspec.Struct):
     """The labels of what goes when it is contracted."""
     kept: list[str] = []
     """The tables of what was copied; they are dropped when it is contracted."""
+    clears: str | UnsetType = UNSET
+    """The class whose tables are replaced by empty ones, where it is no migration; ``kept`` are these."""
 
 
 decode_model: Final = msgspec.json.Decoder(ModelSpec).decode  # (two threads that make a first decoder crash msgspec)
-Forms: TypeAlias = Mapping[str, ModelSpec]
-"""By the name of the class."""
+Forms: TypeAlias = Mapping[str, ModelSpec]  # by the name of the class
 
 
 def check_names(forms: Forms) -> None:
@@ -266,8 +267,7 @@ def check_names(forms: Forms) -> None:
     """
     for name, form in forms.items():
         owner, separator, property = plain_name(name).partition(":")
-        names = [owner, *map(plain_name, form.indexes)]
-        if wrong := [candidate for candidate in names if not is_name(candidate)]:
+        if wrong := [candidate for candidate in (owner, *map(plain_name, form.indexes)) if not is_name(candidate)]:
             raise ValueError(f"{safe_repr(wrong[0])} is no name of a class or an index")
         for candidate in [*form.fields, *([property] if separator else [])]:
             if (fault := check_property_name(candidate)) is not None:
@@ -298,9 +298,8 @@ _ANNOTATIONS: dict[str, Any] = {
 def annotation(form: FieldSpec) -> Any:
     """Return a type that stores the values of a field as they are stored; what is nested is not looked into."""
     name, is_list = form.type, form.type.startswith("list[")
-    kind = _ANNOTATIONS.get(name[5:-1] if is_list else name, _ANYTHING)
-    if form.members is not UNSET:
-        kind = cast(Any, Literal)[tuple(form.members)]
+    value_kind = _ANNOTATIONS.get(name[5:-1] if is_list else name, _ANYTHING)
+    kind = value_kind if form.members is UNSET else cast(Any, Literal)[tuple(form.members)]
     return list.__class_getitem__(kind) if is_list else kind
 
 

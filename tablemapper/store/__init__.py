@@ -1,6 +1,7 @@
 """The store: the user's object, and what concerns all of it.
 
 - `builds`: builds in short transactions, beside writers.
+- `extension`: classes that are opened in an open store.
 - `copy`: a store copied into another one, of what differs.
 - `administration`: what concerns all of a store, or of a class: builds, checks, copies, statistics.
 - `store`: the user's object.

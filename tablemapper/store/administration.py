@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from ..engines.check import CheckReport, RepairReport
 from ..engines.counted_statistics import count
 from ..engines.current_transaction import check_outside
 from ..engines.locations import path_of
-from ..engines.protocol import DropsClasses, Engine, SupportsBackup
+from ..engines.optional_protocols import CompactsStore, DropsClasses, RecoversWrites, SupportsBackup
+from ..engines.protocol import Engine
 from ..engines.statistics import Statistics, SupportsStatistics
 from ..engines.status import Status
 from ..entities.entity import Entity, Record
-from ..errors import InvalidQuery, InvalidTransaction, NotReady, safe_repr
+from ..errors import InvalidQuery, InvalidTransaction, NotReady, StoreReadOnly, safe_repr
 from ..guidance.advice import Advice
 from ..guidance.advisor import advise_schema
 from ..guidance.workload import Workload
 from ..progress import Meter, ProgressOption, start_meter
 from ..schema.model import Model
 from ..verbs.operations import Operations
-from .builds import HOLD, REST, BuildReport, build
+from .builds import HOLD, REST, BuildReport, build, build_new
 from .copy import CopyReport, copy_engine, copy_to_file
+from .extension import extend
 
 _RECENT = timedelta(hours=1)
 
@@ -33,6 +36,33 @@ class Administration:
 
     _engine: Engine
     _operations: Operations
+
+    if TYPE_CHECKING:
+
+        def _follow(self) -> None:
+            """Answer with the classes that the engine has by now."""
+
+    def use(self, *models: type[Record]) -> None:
+        """Open further classes in an open store, as `open` would: ``store.use(Log.variant("202612"))``.
+
+        What runs goes on, in other threads, too. A class that is open already is left as it is. One that was dropped comes
+        back, empty.
+
+        Args:
+            models: entity and aggregate classes.
+
+        Raises:
+            InvalidModel: they do not fit together with those that are open, or the store has those of its catalogue.
+            SchemaMismatch: the store holds something else under these names.
+            UniqueViolation: values are held twice in an index that is new and unique.
+            StoreReadOnly: it was opened with ``read_only=True``, and does not know them.
+            InvalidTransaction: the thread is inside a transaction of the store.
+        """
+        engine = self._engine
+        check_outside(engine, "use")
+        if extend(engine, models, self._follow):
+            with suppress(StoreReadOnly):
+                build_new(engine, progress=False)
 
     def build(
         self, *, limit: int | None = None, progress: ProgressOption = False, hold: float = HOLD, rest: float = REST
@@ -150,7 +180,7 @@ class Administration:
             StoreError: the service does not answer.
         """
         with start_meter(progress, "sweep") as meter:
-            return self._engine.sweep(meter, full=full)
+            return self._engine.sweep(meter, full=full) if isinstance(self._engine, RecoversWrites) else 0
 
     def repair(self, *, progress: ProgressOption = False) -> RepairReport:
         """Correct every index row and every aggregate from the entities, and report what was wrong.
@@ -181,9 +211,12 @@ class Administration:
             InvalidTransaction: the thread is inside a transaction of the store.
             StoreFull: there is not enough space.
         """
-        check_outside(self._engine, "compact")
+        engine = self._engine
+        check_outside(engine, "compact")
+        if not isinstance(engine, CompactsStore):
+            raise InvalidTransaction(f"{engine!r} keeps no free space; there is nothing to compact")
         with start_meter(progress, "compact") as meter:
-            self._engine.compact(meter)
+            engine.compact(meter)
 
     def drop(self, cls: type[Entity], /, *, progress: ProgressOption = False) -> None:
         """Let a class leave the store with all its entities, its indexes and the aggregates over it: whole tables go.
@@ -253,7 +286,14 @@ class Administration:
                 copy_to_file(engine, file, meter)
 
 
-def copy(source: Administration, target: Administration, /, *, progress: ProgressOption = False) -> CopyReport:
+def copy(
+    source: Administration,
+    target: Administration,
+    /,
+    *,
+    only: Sequence[type[Entity]] | None = None,
+    progress: ProgressOption = False,
+) -> CopyReport:
     """Make the entities of one store those of another: insert, replace and delete what differs.
 
     It reads both in the order of keys, and writes what differs in transactions beside other programs. Index tables and
@@ -263,6 +303,8 @@ def copy(source: Administration, target: Administration, /, *, progress: Progres
     Args:
         source: it is only read, and may be opened with ``read_only=True``.
         target: a store with the same classes; what only it has is deleted.
+        only: the classes that are copied, with what is maintained from them, as in ``only=[Product]``. The others of both
+            stores are not looked at.
         progress: True for a bar, or a function.
 
     Raises:
@@ -278,4 +320,4 @@ def copy(source: Administration, target: Administration, /, *, progress: Progres
                 f"copy: expected two open Stores, got {safe_repr(store)}; of two AsyncStores: await tm.copy_async(source, target)"
             )
     with start_meter(progress, "copy") as meter:
-        return copy_engine(source._engine, target._engine, meter)  # noqa: SLF001  (two stores are asked for theirs)
+        return copy_engine(source._engine, target._engine, meter, only=only)  # noqa: SLF001  (two stores are asked for theirs)

@@ -173,13 +173,14 @@ def build_declared(engine: Engine, progress: ProgressOption) -> None:
         UniqueViolation: a value is held twice in an index of theirs that is to be unique.
     """
     try:
-        _build_declared(engine, progress)
+        build_new(engine, progress)
     except BaseException:
         engine.close()
         raise
 
 
-def _build_declared(engine: Engine, progress: ProgressOption) -> None:
+def build_new(engine: Engine, progress: ProgressOption) -> None:
+    """Build what the opened classes declare, and leave the engine open; as `build_declared`."""
     if not engine.unready:
         return
     labels = {

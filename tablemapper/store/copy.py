@@ -10,19 +10,30 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import attrs
 
 from ..engines.current_transaction import check_outside
 from ..engines.key_order import rows_by_key
 from ..engines.locations import open_engine
-from ..engines.protocol import Batch, Engine, Operation, SupportsBackup, Verb
+from ..engines.optional_protocols import SupportsBackup
+from ..engines.protocol import Batch, Engine, Operation, Verb
 from ..entities.aggregates import kept_field
-from ..errors import EntityExists, InvalidEntity, InvalidTransaction, SchemaMismatch, StoreError, UniqueViolation
+from ..entities.declaration import has_table
+from ..entities.entity import Record
+from ..errors import (
+    EntityExists,
+    InvalidEntity,
+    InvalidTransaction,
+    SchemaMismatch,
+    StoreError,
+    UniqueViolation,
+    safe_repr,
+)
 from ..planning.projection import RowLayout
 from ..progress import Meter
 from ..schema.aggregate_model import Delta
@@ -67,13 +78,20 @@ class CopyReport:
 
 
 def copy_engine(
-    source: Engine, target: Engine, meter: Meter, *, partly: bool = False, repeated: bool = False
+    source: Engine,
+    target: Engine,
+    meter: Meter,
+    *,
+    only: Sequence[type[Record]] | None = None,
+    partly: bool = False,
+    repeated: bool = False,
 ) -> CopyReport:
     """Make the entities of a target those of a source; see `copy`.
 
     Args:
         source, target: the stores.
         meter: counts entities.
+        only: the classes of entities that are copied, with what is maintained from them; None: all.
         partly: whether only the classes that the source was opened with are copied, though it holds others. What ``_ever``
             measures are not complete say is not taken over then.
         repeated: whether another copy follows: an entity whose unique value moves just now is left to that.
@@ -83,7 +101,7 @@ def copy_engine(
         UniqueViolation: a value is held twice, as the source was written meanwhile.
     """
     check_outside(target, "copy")
-    start, pairs = time.monotonic(), _matched(source, target, partly=partly)
+    start, pairs = time.monotonic(), _matched(source, target, only, partly=partly)
     copies = [
         _Copy(
             source,
@@ -149,11 +167,15 @@ def copy_to_file(engine: Engine, path: str, meter: Meter) -> None:
 # ---------------------------------------------------------------------------------------------- which classes
 
 
-def _matched(source: Engine, target: Engine, *, partly: bool) -> list[tuple[Model, Model]]:
-    """Return the classes of both stores."""
-    ours, theirs = _models(source), _models(target)
-    faults = []
-    stored_names = list[str]() if partly else _stored_classes(source)
+def _matched(
+    source: Engine, target: Engine, only: Sequence[type[Record]] | None, *, partly: bool
+) -> list[tuple[Model, Model]]:
+    """Return the classes of both stores, or some of them with what is maintained from these."""
+    ours, theirs, faults = _models(source), _models(target), list[str]()
+    if only is not None:
+        faults += _not_copied(only, ours, theirs)
+        ours, theirs = _chosen(only, ours, theirs), _chosen(only, theirs, ours)
+    stored_names = list[str]() if partly or only is not None else _stored_classes(source)
     for name in dict.fromkeys([*stored_names, *ours]):
         if name not in ours:
             faults.append(f"{name}: the source holds it, and was not opened with it; open both with all classes")
@@ -178,6 +200,36 @@ def _matched(source: Engine, target: Engine, *, partly: bool) -> list[tuple[Mode
     if faults:
         raise SchemaMismatch("copy", faults)
     return [(model, theirs[name]) for name, model in ours.items()]
+
+
+def _not_copied(only: Sequence[type[Record]], ours: Mapping[str, Model], theirs: Mapping[str, Model]) -> Iterator[str]:
+    """Yield why classes cannot be copied alone; raise TypeError if these are no classes."""
+    argument: Any = only
+    if not isinstance(argument, list | tuple) or not argument or not all(map(has_table, argument)):
+        raise TypeError(f"copy: only= is a list of entity classes, as in only=[Product], got {safe_repr(argument)}")
+    for cls in only:
+        models = [models[cls.__name__] for models in (ours, theirs) if cls.__name__ in models]
+        if cls.__name__ not in ours:
+            yield f"{cls.__name__}: the source was not opened with it; open both with the classes of only="
+        elif all(model.cls is not cls for model in models):
+            yield f"{cls.__name__}: both stores were opened with another class of this name"
+        elif (aggregate := ours[cls.__name__].aggregate) is not None:
+            yield f"{cls.__name__}: it follows {aggregate.source.__name__}; name that in only="
+
+
+def _chosen(only: Sequence[type[Record]], models: Mapping[str, Model], others: Mapping[str, Model]) -> dict[str, Model]:
+    """Return some classes of a store, and the aggregates over them; of those that keep a field, what both stores have."""
+    names = {cls.__name__ for cls in only}
+    return {
+        name: model
+        for name, model in models.items()
+        if name in names
+        or (
+            model.aggregate is not None
+            and model.aggregate.source.__name__ in names
+            and (kept_field(name) is None or name in others)
+        )
+    }
 
 
 def _models(engine: Engine) -> dict[str, Model]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import wraps
-from typing import Any, Final, Literal, Never, TypeVar
+from typing import Any, Literal, Never, TypeVar
 
 from ..engines.protocol import Engine, Operation
 from ..entities.entity import Entity, Record, stored_row
@@ -16,7 +15,7 @@ from ..query.partitions import Partition
 from ..query.results import Results
 from ..verbs.operations import Operations
 from ..verbs.transaction import TransactionBuffer
-from .observed_queries import ObservedPlans, class_names, observed
+from .observed_queries import ObservedPlans, class_names, observed, report, returned_one
 from .store import Store, UnknownRow
 
 T = TypeVar("T")
@@ -32,31 +31,6 @@ def _class_of(target: object) -> list[type[Any]]:
     if isinstance(target, type):
         return [target]
     return [type(target)] if isinstance(target, Record) else []
-
-
-def _reported(
-    method: Callable[..., Any], note: Callable[[Call, Any], None] = lambda call, result: None, verb: str = ""
-) -> Any:
-    """Return a verb that is reported; of what it gets first it has its class, if that is an entity, a key or a class."""
-    name, verb = method.__name__, verb or method.__name__
-
-    @wraps(method)
-    def reported(self: ObservedStore, *args: Any, **kwargs: Any) -> Any:
-        model = _names(_class_of(args[0])) if args else None
-        path = f"{model}.key" if model is not None and not isinstance(args[0], type) else None
-
-        def work(call: Call) -> Any:
-            result = getattr(self._plain, name)(*args, **kwargs)
-            note(call, result)
-            return result
-
-        return self._observer.call(verb, model, path).run(work)
-
-    return reported
-
-
-def _read(call: Call, result: object) -> None:
-    call.returned = int(result is not None and result is not False)
 
 
 def _wrote(call: Call, result: object) -> None:
@@ -88,21 +62,6 @@ def noting(call: Call, items: Any) -> Any:
     return stream()
 
 
-def _stream_reported(method: Callable[..., int]) -> Any:
-    name = method.__name__
-
-    @wraps(method)
-    def reported(self: ObservedStore, items: Any, /, **options: Any) -> int:
-        def work(call: Call) -> int:
-            count: int = getattr(self._plain, name)(noting(call, items), **options)
-            call.written = count
-            return count
-
-        return self._observer.call(name).run(work)
-
-    return reported
-
-
 class ObservedStore(Store):
     """A store whose calls are reported: each is made on a plain twin, so that what it is made of is not."""
 
@@ -111,36 +70,30 @@ class ObservedStore(Store):
         super().__init__(engine, limits=limits)
 
     def _use(self, engine: Engine) -> None:
-        super()._use(engine)
         self._plain = Store(engine, limits=self._limits)
-        self._plans = ObservedPlans(engine, self._observer)
+        super()._use(engine)
 
-    get: Final = _reported(Store.get, _read)
-    __getitem__: Final = _reported(Store.__getitem__, _read, "get")
-    group: Final = _reported(Store.group, _read)
-    exists: Final = _reported(Store.exists, _read)
-    insert: Final = _reported(Store.insert, _wrote)
-    replace: Final = _reported(Store.replace, _wrote)
-    merge: Any = _reported(Store.merge, _wrote)
-    upsert: Final = _reported(Store.upsert, _wrote)
-    delete: Final = _reported(Store.delete, _wrote)
-    move: Final = _reported(Store.move, _wrote)
-    insert_many: Final = _stream_reported(Store.insert_many)
-    upsert_many: Final = _stream_reported(Store.upsert_many)
-    replace_many: Final = _stream_reported(Store.replace_many)
-    delete_many: Final = _stream_reported(Store.delete_many)
-    insert_columns: Final = _reported(Store.insert_columns, _wrote_several)
-    upsert_columns: Final = _reported(Store.upsert_columns, _wrote_several)
-    clear: Final = _reported(Store.clear, _wrote_several)
-    build: Final = _reported(Store.build)
-    status: Final = _reported(Store.status)
-    statistics: Final = _reported(Store.statistics)
-    check: Final = _reported(Store.check)
-    repair: Final = _reported(Store.repair)
-    compact: Final = _reported(Store.compact)
-    advise: Final = _reported(Store.advise)
-    backup: Final = _reported(Store.backup)
-    drop: Final = _reported(Store.drop)
+    def _take_classes(self) -> None:
+        super()._take_classes()
+        self._plans = ObservedPlans(self._engine, self._observer)
+
+    def _follow(self) -> None:
+        super()._follow()
+        self._plain._follow()  # noqa: SLF001  (of its own class)
+
+    def _begin(self, verb: str, args: tuple[Any, ...]) -> tuple[Call, Store, tuple[Any, ...]]:
+        """Return the call; of what it gets first it has its class, if that is an entity, a key, a class or a stream."""
+        if verb.endswith("_many"):
+            call = self._observer.call(verb)
+            return call, self._plain, (*[noting(call, items) for items in args[:1]], *args[1:])
+        model = _names(_class_of(args[0])) if args else None
+        path = f"{model}.key" if model is not None and not isinstance(args[0], type) else None
+        return self._observer.call("get" if verb == "__getitem__" else verb, model, path), self._plain, args
+
+    def use(self, *models: type[Record]) -> None:
+        work, arguments = super().use, tuple[object, ...](models)
+        names = _names(cls for cls in arguments if isinstance(cls, type))
+        self._observer.call("use", names).run(lambda _: work(*models))
 
     def get_many(self, keys: Any, /) -> list[Any]:
         def work(call: Call) -> list[Any]:
@@ -156,8 +109,8 @@ class ObservedStore(Store):
         call = self._observer.call("partitions", getattr(cls, "__name__", None))
         return call.iterate(lambda: self._plain.partitions(cls))
 
-    def query(self, what: Any, /, *others: Any) -> Any:
-        return observed(super().query(what, *others))
+    def query(self, source: Any, /, *classes: Any) -> Any:
+        return observed(super().query(source, *classes))
 
     def partition(self, *where: Predicate[Any] | type[Record] | Partition[Record]) -> Iterator[Record | UnknownRow]:
         arguments: tuple[object, ...] = where
@@ -188,6 +141,25 @@ class ObservedStore(Store):
 
     def _new_buffer(self, *, across: bool) -> TransactionBuffer:
         return ObservedBuffer(self._operations, self._observer, across=across)
+
+
+_READING = "get", "__getitem__", "group", "exists"
+_WRITING = "insert", "replace", "merge", "upsert", "delete", "move"
+_STREAMS = (
+    "insert_many",
+    "upsert_many",
+    "replace_many",
+    "delete_many",
+    "insert_columns",
+    "upsert_columns",
+    "clear",
+    "expire",
+)
+_OTHERS = "build", "status", "statistics", "check", "repair", "compact", "advise", "backup", "drop"
+report(ObservedStore, Store, _READING, returned_one)
+report(ObservedStore, Store, _WRITING, _wrote)
+report(ObservedStore, Store, _STREAMS, _wrote_several)
+report(ObservedStore, Store, _OTHERS, lambda call, result: None)
 
 
 class ObservedBuffer(TransactionBuffer):

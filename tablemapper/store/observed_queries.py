@@ -5,7 +5,7 @@ Each call runs on an unobserved query of the same form, so that the calls inside
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import wraps
 from typing import Any, cast
@@ -54,28 +54,30 @@ class _Observed(Results[Any]):
         """Return the plain query within a budget that counts."""
         return self._plain()._with(attrs.evolve(self._spec, budget=budget))
 
-    def _begin(self, verb: str) -> tuple[Call, Any]:
+    def _begin(self, verb: str, args: tuple[Any, ...] = ()) -> tuple[Call, Any, tuple[Any, ...]]:
         """Return the call, and the plain query on which to make it: one that counts what it examines, if that is due."""
         plain, classes, prepared = self._plain(), self._classes(), list[PreparedPlan]()
         with suppress(TableMapperError):  # (the call itself will raise it)
             prepared = [query._plans.prepared(query._spec, query._wanted)[0] for query in classes]
         paths = dict.fromkeys(map(_path, prepared))
-        call = cast(ObservedPlans, self._plans).observer.call(verb, class_names(self), ", ".join(paths) or None)
+        call = cast(ObservedPlans, self._plans).observer.call(
+            f"query.{verb}" if verb else "query", class_names(self), ", ".join(paths) or None
+        )
         call.shape, call.shape_data = _words(classes, prepared)
         if not prepared:
-            return call, plain
+            return call, plain, args
         if all(plan.only_results for plan in prepared):
             call.examined = lambda: call.returned
-            return call, plain
+            return call, plain, args
         prepared[0].observed = number = prepared[0].observed + 1
         if self._spec.budget is None and number & (number - 1):  # (the 1st, 2nd, 4th, 8th … call)
-            return call, plain
+            return call, plain, args
         budget = BudgetCounter.within(self._spec.budget)
         call.examined = budget.rows
-        return call, self._counting(budget)
+        return call, self._counting(budget), args
 
     def __iter__(self) -> Iterator[Any]:
-        call, query = self._begin("query")
+        call, query, _ = self._begin("")
         return call.iterate(lambda: iter(query))
 
 
@@ -92,14 +94,23 @@ def _words(
     return cached_words[0], cached_words[1] if len(classes) == 1 else None
 
 
-def _reported(name: str, count: Callable[[Call, Any], None]) -> Callable[..., Any]:
-    @wraps(getattr(Query, name))
-    def method(self: _Observed, *args: Any, **kwargs: Any) -> Any:
-        call, query = self._begin(f"query.{name}")
+def report(cls: type[Any], plain: type[Any], verbs: Iterable[str], note: Callable[[Call, Any], None]) -> None:
+    """Let verbs of an observed class be reported, with a note of each result.
+
+    ``_begin`` of the class returns the call, the plain object that makes it, and its arguments.
+    """
+    for name in verbs:
+        setattr(cls, name, _reported(name, getattr(plain, name), note))
+
+
+def _reported(name: str, verb: Callable[..., Any], note: Callable[[Call, Any], None]) -> Callable[..., Any]:
+    @wraps(verb)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        call, plain, args = self._begin(name, args)
 
         def work(call: Call) -> Any:
-            result = getattr(query, name)(*args, **kwargs)
-            count(call, result)
+            result = getattr(plain, name)(*args, **kwargs)
+            note(call, result)
             return result
 
         return call.run(work)
@@ -107,34 +118,22 @@ def _reported(name: str, count: Callable[[Call, Any], None]) -> Callable[..., An
     return method
 
 
-def _one(call: Call, result: object) -> None:
-    call.returned = int(result is not None)
+def returned(size: Callable[[Any], int]) -> Callable[[Call, Any], None]:
+    """Return what notes how many entities a result has."""
+
+    def note(call: Call, result: Any) -> None:
+        call.returned = size(result)
+
+    return note
 
 
-def _number(call: Call, result: int) -> None:
-    call.returned = result
+def returned_one(call: Call, result: object) -> None:
+    """Note whether an entity was there."""
+    call.returned = int(result is not None and result is not False)
 
 
-def _page(call: Call, result: Any) -> None:
-    call.returned = len(result.items)
-
-
-def _columns(call: Call, result: dict[str, list[Any]]) -> None:
-    call.returned = len(next(iter(result.values())))
-
-
-def _table(call: Call, result: Any) -> None:
-    call.returned = result.shape[0]
-
-
-def _count_changed(call: Call, result: int) -> None:
+def _changed(call: Call, result: int) -> None:
     call.returned = call.written = result
-
-
-for _name, _count in {
-    "first": _one, "one": _one, "one_or_none": _one, "exists": _number, "count": _number, "page": _page,
-}.items():  # fmt: skip
-    setattr(_Observed, _name, _reported(_name, _count))
 
 
 class _ObservedQuery(_Observed, Query[Any]):
@@ -145,10 +144,6 @@ class _ObservedQuery(_Observed, Query[Any]):
 
     def _classes(self) -> list[ClassResults[Any]]:
         return [self]
-
-    update = _reported("update", _count_changed)
-    delete = _reported("delete", _count_changed)
-    move_to = _reported("move_to", _count_changed)
 
     def count(self) -> int:
         if matching_aggregate(self._plans, self._spec, (), COUNT) is not None:
@@ -163,7 +158,7 @@ class _ObservedQuery(_Observed, Query[Any]):
         return _ObservedPairs(self._plans, pairs)
 
     def _states(self, by: tuple[Any, ...], measured: Measured, slot: Any) -> States:
-        call, query = self._begin(f"query.{measured}")
+        call, query, _ = self._begin(measured)
         if by:
             names = [attr.label for attr in by]
             call.shape = f"{call.shape} by {', '.join(map(str, names))}"
@@ -208,21 +203,21 @@ class _ObservedPairs(_Observed, Pairs[Any, Any]):
         return Pairs(self.query._with(attrs.evolve(self._spec, budget=budget)), self.model, self.by)
 
 
-class _ObservedMixed(_Observed, MixedQuery[Any, Any, Any, Any, Any]):
+class _ObservedMixed(_Observed, MixedQuery[Any, Any, Any]):
     __slots__ = ()
 
-    def _plain(self) -> MixedQuery[Any, Any, Any, Any, Any]:
-        return MixedQuery(self._plans, self._members, self._where)
+    def _plain(self) -> MixedQuery[Any, Any, Any]:
+        return MixedQuery(self._plans, self._members, self._where, self._base)
 
     def _classes(self) -> list[ClassResults[Any]]:
         return [member.query for member in self._members]
 
-    def _counting(self, budget: BudgetCounter) -> MixedQuery[Any, Any, Any, Any, Any]:
+    def _counting(self, budget: BudgetCounter) -> MixedQuery[Any, Any, Any]:
         return self._plain()._each(lambda query: query._with(attrs.evolve(query._spec, budget=budget)))
 
 
 def _batches(self: _Observed, /, *args: Any, **kwargs: Any) -> Iterator[Any]:
-    call, query = self._begin("query.arrow_batches")
+    call, query, args = self._begin("arrow_batches", args)
     batches = query.arrow_batches(*args, **kwargs)
 
     def stream() -> Iterator[Any]:
@@ -240,16 +235,20 @@ def _batches(self: _Observed, /, *args: Any, **kwargs: Any) -> Iterator[Any]:
     return stream()
 
 
+report(_Observed, Query, ("first", "one", "one_or_none", "exists"), returned_one)
+report(_Observed, Query, ["count"], returned(int))
+report(_Observed, Query, ["page"], returned(lambda page: len(page.items)))
+report(_ObservedQuery, Query, ("update", "delete", "move_to"), _changed)
 for _kind in (_ObservedQuery, _ObservedRows):
-    for _name, _count in {"columns": _columns, "to_arrow": _table, "to_polars": _table, "to_pandas": _table}.items():
-        setattr(_kind, _name, _reported(_name, _count))
+    report(_kind, Query, ["columns"], returned(lambda columns: len(next(iter(columns.values())))))
+    report(_kind, Query, ("to_arrow", "to_polars", "to_pandas"), returned(lambda table: table.shape[0]))
     _kind.arrow_batches = _batches  # type: ignore[method-assign, assignment]
 
 
 def observed(query: Any) -> Any:
     """Return a query that reports its calls; its plans must be `ObservedPlans`."""
     if isinstance(query, MixedQuery):
-        return _ObservedMixed(query._plans, query._members, query._where)
+        return _ObservedMixed(query._plans, query._members, query._where, query._base)
     return _ObservedQuery(query._plans, query._spec)
 
 

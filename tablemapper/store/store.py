@@ -14,8 +14,10 @@ from typing import Any, Literal, Never, NoReturn, Self, TypeVar, overload
 import attrs
 
 from ..engines.current_transaction import check_outside
-from ..engines.protocol import Engine, ReopensOnChange
+from ..engines.optional_protocols import ClearsClasses, ReopensOnChange
+from ..engines.protocol import Engine
 from ..entities.aggregates import Aggregate, kept_field
+from ..entities.declaration import is_base
 from ..entities.entity import Entity, Record, key_of, refusal, stored_row
 from ..entities.index import IndexRange
 from ..entities.key import KeyOf
@@ -23,10 +25,11 @@ from ..errors import InvalidEntity, InvalidQuery, PreconditionFailed, safe_repr
 from ..execution.prepared import PlanCache
 from ..expressions.foreign_names import refuse_foreign_names
 from ..expressions.tree import Assignment, Predicate
+from ..guidance.advisor import log_advice
 from ..keys.canonical import is_key
 from ..keys.composite_times import decode
-from ..planning.query_spec import QuerySpec
-from ..query.mixed import MixedQuery, mixed
+from ..planning.query_spec import BEFORE_ALL, QuerySpec
+from ..query.mixed import MixedQuery, mixed, over_base
 from ..query.partitions import Partition, equalities, partition_key
 from ..query.query import Query
 from ..query.writing import by_function
@@ -42,8 +45,6 @@ E = TypeVar("E", bound=Entity)
 R = TypeVar("R", bound=Record)
 R2 = TypeVar("R2", bound=Record)
 R3 = TypeVar("R3", bound=Record)
-R4 = TypeVar("R4", bound=Record)
-R5 = TypeVar("R5", bound=Record)
 T = TypeVar("T")
 
 _ATTEMPTS = 100
@@ -87,9 +88,21 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         """Answer with an engine from now on."""
         self._engine = engine
         self._operations = Operations(engine, limits=self._limits)
-        self._models = engine.schema.by_class
-        self._plans = PlanCache(engine)
-        self._spec = {model.cls: QuerySpec(model) for model in engine.schema.models}
+        self._take_classes()
+
+    def _take_classes(self) -> None:
+        self._plans = PlanCache(self._engine)
+        self._spec = {model.cls: QuerySpec(model) for model in self._engine.schema.models}
+        self._models = self._engine.schema.by_class
+        self._expiry = self._operations.ended
+        self._expiry_places = self._expiry.places
+
+    def _follow(self) -> None:
+        """Answer with the classes that the engine has by now; what runs, as a stream that is written, does so, too."""
+        self._operations.follow()
+        self._take_classes()
+        if self._limits == "azure":
+            log_advice(self._engine.schema)
 
     @property
     def classes(self) -> Mapping[str, type[Record]]:
@@ -133,7 +146,11 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         if key.__class__ is not KeyOf or misplaced or (model := self._models.get(key[0])) is None:
             model = self._operations.key(key, misplaced)[0]
         row = self._engine.get(model, key[1], key[2])
-        entity: R | None = None if row is None else model.build_one(row)
+        if row is None:
+            return None
+        if self._expiry_places and (at := self._expiry_places.get(model)) is not None and self._expiry.is_past(row[at]):
+            return None
+        entity: R = model.build_one(row)
         return entity
 
     def __getitem__(self, key: KeyOf[R], /) -> R:
@@ -166,6 +183,8 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         """
         places = self._operations.keys(keys)
         rows = self._engine.get_many(places)
+        if self._expiry_places:
+            rows = self._expiry.seen([model for model, _, _ in places], rows)
         return [None if row is None else model.build_one(row) for (model, _, _), row in zip(places, rows, strict=True)]
 
     def exists(self, key: KeyOf[Any], /) -> bool:
@@ -174,34 +193,34 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         Raises:
             InvalidEntity: as `get`.
         """
-        return self._engine.get(*self._operations.key(key)) is not None
+        return self._operations.row(*self._operations.key(key)) is not None
 
     @overload
-    def query(self, what: type[R], /) -> Query[R]: ...
+    def query(self, what: type[R], /) -> Query[R]: ...  # (of a base a mixed query, which refuses what it lacks)
     @overload
     def query(self, what: IndexRange[R], /) -> Query[R]: ...
     @overload
-    def query(self, a: type[R], b: type[R2], /) -> MixedQuery[R, R2, R2, R2, R2]: ...
+    def query(self, a: type[R], b: type[R2], /) -> MixedQuery[R, R2, R2]: ...
     @overload
-    def query(self, a: type[R], b: type[R2], c: type[R3], /) -> MixedQuery[R, R2, R3, R3, R3]: ...
-    @overload
-    def query(self, a: type[R], b: type[R2], c: type[R3], d: type[R4], /) -> MixedQuery[R, R2, R3, R4, R4]: ...
+    def query(self, a: type[R], b: type[R2], c: type[R3], /) -> MixedQuery[R, R2, R3]: ...
     @overload
     def query(
-        self, a: type[R], b: type[R2], c: type[R3], d: type[R4], e: type[R5], /
-    ) -> MixedQuery[R, R2, R3, R4, R5]: ...
+        self, a: type[Record], b: type[Record], c: type[Record], d: type[Record], /, *classes: type[Record]
+    ) -> MixedQuery[Any, Any, Any]: ...
     def query(self, what: Any, /, *others: Any) -> Any:
         """Return a query over the entities of a class, or over a range of an index: ``Product.by_name("Dune")``.
 
         Several classes of one table can be queried together: ``store.query(Employee, Department)`` returns the
-        entities of both, in row order.
+        entities of both, in row order. A class without ``table=`` stands for all of the store's classes that are derived
+        from it, in whatever tables: ``store.query(Animal)`` returns each entity as an object of its own class, in the
+        order of the keys. Such a query has no totals, columns or writes.
 
         Args:
             what: a class, or an index called with its leading values.
             others: further classes of the same table.
 
         Raises:
-            InvalidQuery: they are not classes, or not of the same table.
+            InvalidQuery: they are not classes, or not of the same table; or the store has no class of the base.
             InvalidEntity: the store was not opened with one of them.
         """
         if isinstance(what, type) and not others and (spec := self._spec.get(what)) is not None:
@@ -209,6 +228,8 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         if isinstance(what, IndexRange) and not others:
             return Query(self._plans, QuerySpec(self._operations.model(what.entity), what))
         models = []
+        if is_base(what) and not others:
+            return over_base(self._plans, what, self._engine.schema.models)
         for one in (what, *others):
             if isinstance(one, IndexRange):
                 raise InvalidQuery(
@@ -218,6 +239,8 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
                 known = self._engine.schema.models[0].name
                 mend = f"{known}).where(…" if isinstance(one, Predicate) else known
                 raise InvalidQuery(f"expected an entity class, as in store.query({mend}), got {safe_repr(one)}")
+            if is_base(one):
+                raise InvalidQuery(f"query: {one.__name__} has no table; query it alone, or name classes that have one")
             models.append(self._operations.model(one))
         return mixed(self._plans, models)
 
@@ -258,11 +281,12 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         return ".".join(keys[0]) if keys else "Product.category"
 
     def _partition(self, table: str, partition: str) -> Iterator[Record | UnknownRow]:
+        moment = self._expiry.moment() if self._expiry_places else ""
         for chunk in self._engine.partition(table, partition):
             for model, row in chunk:
                 if model is None:
                     yield UnknownRow(row[0], row[1], row[3])
-                else:
+                elif not moment or not self._expiry.has_ended_by(moment, model, row):
                     yield model.build_one(row)
 
     # ------------------------------------------------------------------------------------------ writing
@@ -493,17 +517,25 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         return run_transaction(partial(self._new_buffer, across=across_partitions), function, time.sleep)
 
     def clear(self, cls: type[Entity], /) -> int:
-        """Delete all entities of a class, with their index rows and groups, in one transaction; return their number.
+        """Delete all entities of a class, with their index rows and groups; return their number.
 
-        It empties whole tables, so its time does not depend on the number of entities. It deletes in batches, like
-        `Query.delete`, while an index or an aggregate of the class is being built, and while a migration runs or is not
-        contracted. It does so, too, if an ``_ever`` measure keeps groups.
+        A file empties whole tables in one transaction, so its time does not depend on the number of entities. It deletes in
+        batches, like `Query.delete`, while an index or an aggregate of the class is being built, and while a migration
+        runs or is not contracted. It does so, too, if an ``_ever`` measure keeps groups.
+
+        On Azure Tables it deletes up to 20,000 entities in batches. Of more, it gives the class empty tables, which takes
+        two minutes and a half; during the first half other programs only read the class, and get StoreLocked for writes.
+        If it ends early, `sweep` undoes or finishes it, or the next program that opens the store.
 
         Raises:
             InvalidEntity: it is not a class of entities, or the store was not opened with it.
             InvalidTransaction: the thread is inside a transaction of the store.
+            StoreLocked: the store is frozen, or another program clears the class.
+            StoreError: another program ended it, or changed the class meanwhile; nothing was deleted.
         """
         model = self._operations.writable(cls)
         check_outside(self._engine, "clear")
-        count = self._engine.clear(model)
-        return Query[Any](self._plans, QuerySpec(model, scan=True)).delete() if count is None else count
+        count = self._engine.clear(model) if isinstance(self._engine, ClearsClasses) else None
+        if count is not None:
+            return count
+        return Query[Any](self._plans, QuerySpec(model, scan=True, moment=BEFORE_ALL)).delete()

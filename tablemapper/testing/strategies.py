@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from hypothesis import event, reject
 from hypothesis import strategies as st
 
-from ..entities.declaration import Declaration, check_value, declaration_of, located, maintained_fault
+from ..entities.declaration import Declaration, check_value, declaration_of, located, read_only_fault
 from ..entities.entity import Entity
 from ..entities.fields import FieldModel
 from ..entities.key import KeyOf
@@ -42,7 +42,7 @@ def entities(cls: type[E], /, **fields: Any) -> st.SearchStrategy[E]:
     """
     declaration = _entity_declaration(cls)
     parameters = {field.name: field for field in declaration.parameters}
-    faults = [maintained_fault(field) for field in declaration.maintained if field.name in fields]
+    faults = [read_only_fault(field) for field in declaration.maintained if field.name in fields]
     plain_names = set(fields) - {field.name for field in declaration.maintained}
     faults += [
         f'no field "{name}" (fields: {", ".join(parameters)}){did_you_mean(name, parameters)}'

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any
 
-from ..entities.declaration import maintained_fault
+from ..entities.declaration import read_only_fault
 from ..entities.entity import refusal
 from ..entities.fields import FieldModel
 from ..errors import InvalidEntity, did_you_mean, safe_repr
@@ -72,7 +72,7 @@ def values_of(model: Model, source: Any) -> list[Sequence[Any]]:
 
 def _name_faults(model: Model, fields: Mapping[str, FieldModel], columns: Mapping[str, Any]) -> Iterator[str]:
     """Yield what is wrong with the names of columns."""
-    yield from (maintained_fault(field) for field in model.maintained if field.name in columns)
+    yield from (read_only_fault(field) for field in model.maintained if field.name in columns)
     for name in columns:
         if name not in fields and name not in model.declaration.properties:
             yield f"{name}: no such field (fields: {', '.join(fields)}){_mend(str(name), fields)}"

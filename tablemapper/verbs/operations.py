@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
+from ..edits.assignments import assignments
 from ..engines.current_transaction import check_outside
+from ..engines.ended import EndedRows
 from ..engines.protocol import Batch, Engine, Operation, Verb
 from ..entities.aggregates import Aggregate
 from ..entities.declaration import declaration_of
@@ -16,7 +18,6 @@ from ..errors import CorruptStore, EntityNotFound, InvalidEntity, PreconditionFa
 from ..expressions.tree import Assignment
 from ..keys.composite_times import shown_key
 from ..limits import MAX_OPERATIONS
-from ..schema.assignments import assignments
 from ..schema.maintenance import aggregate_maintenance
 from ..schema.model import Model, reserved_keys, writable
 from ..schema.rows import Row
@@ -52,12 +53,18 @@ class Operations:
 
     def __init__(self, engine: Engine, *, limits: Literal["azure"] | None = None) -> None:
         self.engine = engine
-        self.models: dict[type[Any], Model] = engine.schema.by_class
-        self._writables = {cls: model for cls, model in self.models.items() if model.aggregate is None}
-        self._reserved = {
-            cls: test for members in engine.schema.tables().values() for cls, test in reserved_keys(members).items()
-        }
         self._maintained_limit = MAX_OPERATIONS if limits == "azure" else None
+        self.follow()
+
+    def follow(self) -> None:
+        """Take over the classes that the engine has by now."""
+        schema = self.engine.schema
+        self._reserved = {
+            cls: test for members in schema.tables().values() for cls, test in reserved_keys(members).items()
+        }
+        self._writables = {model.cls: model for model in schema.models if model.aggregate is None}
+        self.models: dict[type[Any], Model] = schema.by_class
+        self.ended = EndedRows(self.engine)
 
     # ------------------------------------------------------------------------------------------ classes and keys
 
@@ -90,6 +97,14 @@ class Operations:
             raise InvalidEntity(getattr(cls, "__name__", safe_repr(cls)), [fault])
         return writable(self.model(cls))
 
+    def ending(self, cls: Any) -> Model:
+        """Return the model of a class whose entities end; raise InvalidEntity if it is another one."""
+        model = self.writable(cls)
+        if model not in self.ended.places:
+            fault = "nothing of it ends; declare when, as in until: tm.Field[datetime] = tm.field(expires=True)"
+            raise InvalidEntity(model.name, [f"expire: {fault}"])
+        return model
+
     def key(self, key: KeyOf[Any], misplaced: tuple[object, ...] = ()) -> tuple[Model, str, str]:
         """Return the model, the partition key and the row key of a key.
 
@@ -118,6 +133,12 @@ class Operations:
             group = model.build_one(maintained.row(partition, row, 0, aggregate.empty()))
             set_row(group, None)
         return group  # type: ignore[no-any-return]
+
+    def row(self, model: Model, partition: str, row: str) -> Row | None:
+        """Return the row of an entity that is stored and has not ended, or None."""
+        stored = self.engine.get(model, partition, row)
+        at = self.ended.places.get(model)
+        return None if stored is None or (at is not None and self.ended.is_past(stored[at])) else stored
 
     def _key_fault(self, argument: object, misplaced: tuple[object, ...]) -> str:
         if isinstance(argument, Record):
@@ -172,7 +193,7 @@ class Operations:
                 mend = self._entity_mend(type(entity))
                 raise InvalidEntity(verb, [f"expected an entity, got {safe_repr(entity)}{mend}"])
             model = self.writable(type(entity))
-        row = model.to_row(entity)
+        row = model.to_written_row(entity)
         if model.cls in self._reserved:
             self.refuse_reserved(model, (row,))
         return Operation(verb, model, row[0], row[1], row, None, None, None, entity)
@@ -218,6 +239,8 @@ class Operations:
                 if old is None:
                     return row
                 values = [mine if mine is not None else theirs for mine, theirs in zip(row, old, strict=False)]
+                for at in model.places_on_write:
+                    values[at] = row[at]
                 try:
                     return model.to_row(model.build_one((*values, *old[len(row) :])))
                 except CorruptStore:  # (what stays damaged stays as it is)
@@ -238,7 +261,7 @@ class Operations:
         model = self._writables.get(key[0]) if key.__class__ is KeyOf else None
         if model is None:
             model = self.writable(self.key(key)[0].cls)
-        changes = assignments(model, "merge", assigned, values)
+        changes = assignments(model, "merge", assigned, values).at_write()
         missing = None if or_insert is None else self._or_insert(model, key, or_insert, if_match)
 
         def change(old: Row | None) -> Row:
@@ -262,8 +285,8 @@ class Operations:
             raise InvalidEntity(
                 "merge", [f"or_insert=: expected a {model.name} with the key {key[1:]}, got {safe_repr(entity)}"]
             )
-        row = self.insert(entity).new
-        assert row is not None
+        row = model.to_row(entity)
+        self.refuse_reserved(model, (row,))
         return row
 
     def delete(self, target: Any, if_match: str | None) -> Operation:
@@ -317,11 +340,15 @@ class Operations:
             InvalidTransaction: the thread or task is inside of another transaction of the store.
         """
         check_outside(self.engine, operations[0].verb)
+        if self.ended.places:
+            self.ended.judge(operations)
         self.engine.apply(operations)
         stamp(operations)
 
     def write_transaction(self, operations: list[Operation], *, across: bool) -> None:
         """Apply the operations of a user's transaction, which may count what is maintained from them."""
+        if self.ended.places:
+            self.ended.judge(operations)
         self.engine.apply(operations, maintained_limit=None if across else self._maintained_limit)
         stamp(operations)
 

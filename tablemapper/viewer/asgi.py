@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -176,7 +177,7 @@ class _Site:
         try:
             return make()
         except NotFound as error:
-            return self._fault(request, 404, str(error))
+            return self._fault(request, 404, str(error), partition=error.partition)
         except TableMapperError as error:
             waits = isinstance(error, StoreLocked | NotReady)
             code = 400 if isinstance(error, InvalidQuery) else 503 if waits or isinstance(error, QueryStopped) else 500
@@ -202,6 +203,8 @@ class _Site:
                 body, kind = _encoder.encode(self._common(ask) | dict(answer.json)), "application/json"
             else:
                 shows = self._common(ask) | dict(answer.shows) | {"name": ask.name}
+                shows |= {"read": answer.read or self._cache.now(), "fresh": None if answer.read is None else "1"}
+                shows["picture"] = partial(_drawn, ask)
                 body, kind = self._render(request, answer.template, shows), "text/html"
             if len(body) <= _LARGEST or shrink > 1_000:
                 return Response(body, answer.code, media_type=kind, headers=_refresh(moving=answer.moving))
@@ -213,16 +216,27 @@ class _Site:
         differences = {name: text for name, text in notes.items() if ask.name in ("", name)}
         return {"title": self._title} | ({"differs": differences} if differences else {})
 
-    def _fault(self, request: Request, code: int, text: str, *, moving: bool = False, first: bool = False) -> Response:
+    def _fault(
+        self,
+        request: Request,
+        code: int,
+        text: str,
+        *,
+        moving: bool = False,
+        first: bool = False,
+        partition: str | None = None,
+    ) -> Response:
+        """Answer with what is wrong.
+
+        Args:
+            first: whether the first page leads on.
+            partition: the partition that leads on.
+        """
         if request.query_params.get("format") == "json":
             body, kind = _encoder.encode({"error": text}), "application/json"
         else:
-            shows = {
-                "code": code,
-                "text": text,
-                "name": "",
-                "first": request.path_params.get("name") if first else None,
-            }
+            shows = {"code": code, "text": text, "name": "", "first": first, "partition": partition, "read": None}
+            shows |= {"of": request.path_params.get("name", "")}
             body, kind = self._render(request, "fault.html", shows), "text/html"
         return Response(body, code, media_type=kind, headers=_refresh(moving=moving))
 
@@ -234,33 +248,34 @@ class _Site:
             encoded = urlencode({key: value for key, value in params.items() if value is not None}, doseq=True)
             return f"{path}?{encoded}" if encoded else path
 
-        def as_json() -> str:
-            params = [(key, value) for key, value in request.query_params.multi_items() if key != "format"]
-            return "?" + urlencode([*params, ("format", "json")])
-
-        def question(page: str, end: str = "", **changes: Any) -> str:
-            """Return the URL of the same query on another page, or with changed parameters."""
-            params = [
-                (key, value)
-                for key, value in request.query_params.multi_items()
-                if key not in ("format", "add", *changes)
+        def changed(plus: Iterable[tuple[str, str]] = (), **changes: Any) -> str:
+            """Return the parameters of this page, with others instead of some, or beside them."""
+            kept = [
+                pair
+                for pair in request.query_params.multi_items()
+                if pair[0] not in ("format", "add", "fresh", *changes)
             ]
-            name = quote(request.path_params.get("name", ""), safe="")
-            return f"{root}/{page}/{name}{end}?{urlencode([*params, *changes.items()])}"
+            new_pairs = [(key, value) for key, value in changes.items() if value is not None]
+            return "?" + urlencode([*kept, *plus, *new_pairs])
 
-        def drawn() -> Markup:
-            return Markup(picture(self._ask(request))[0])  # (of which each text is escaped)
+        def question(page: str, end: str = "", where: Iterable[str] = (), **changes: Any) -> str:
+            """Return the URL of the same query on another page, with further conditions or changed parameters."""
+            name = quote(request.path_params.get("name", ""), safe="")
+            return f"{root}/{page}/{name}{end}{changed([('where', text) for text in where], after=None, **changes)}"
 
         text = self._templates.get_template(template).render(
             shows,
             url=url,
-            as_json=as_json,
+            changed=changed,
             question=question,
-            picture=drawn,
             title=self._title,
             page=template.removesuffix(".html"),
         )
         return text.replace("\0", "␀").encode("utf-8", "replace")
+
+
+def _drawn(ask: PageRequest) -> Markup:
+    return Markup(picture(ask)[0])  # (of which each text is escaped)
 
 
 def _refresh(*, moving: bool) -> dict[str, str]:

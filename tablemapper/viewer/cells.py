@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 import msgspec
 
+from ..entities.fields import FieldModel
 from ..interchange.json import field_values
 
 LONG = 200  # characters of a value in a table
@@ -30,11 +31,10 @@ class Cell:
     tags: tuple[str, ...] = ()
 
 
-def cells(entity: Any, *, most: int = LONG) -> list[Cell]:
-    """Return the values of an entity's fields."""
+def cells(entity: Any, fields: Iterable[FieldModel]) -> list[Cell]:
+    """Return the values of some fields of an entity."""
     plain = field_values(entity)
-    fields = type(entity).__declaration__.fields
-    return [cell(getattr(entity, field.name), plain[field.property], most=most) for field in fields]
+    return [cell(getattr(entity, field.name), plain[field.property]) for field in fields]
 
 
 def cell(value: Any, plain: Any = None, *, most: int = LONG) -> Cell:

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import lru_cache
 from textwrap import dedent
 from typing import Any
 
-from ..entities.declaration import IndexModel, declaration_of
 from ..entities.entity import Record, stored_row
-from ..errors import InvalidQuery, TableMapperError
+from ..entities.key_and_indexes import IndexModel
+from ..errors import TableMapperError
+from ..expressions.python_source import walk
 from ..guidance.advisor import advise
-from ..interchange.json import to_dict
-from ..interchange.parsing import condition
+from ..interchange.parsing import field
 from ..limits import MAX_OPERATIONS, MAX_PROPERTIES
 from ..schema.maintenance import Groups, Maintenance, maintenance
 from ..schema.model import compile_schema, model_of
 from ..scripts.source.classes import Shape
 from ..scripts.source.lines import imports_of
 from ..store.store import Store
-from .cells import plain_text
+from .typed_conditions import equal
 
 _LONG = 1_000  # characters of conditions in a link
 
@@ -51,32 +50,19 @@ def index_rows(store: Store, entity: Record) -> list[dict[str, Any]]:
     entries = []
     for index in _of(store, type(entity)).indexes:
         rows = index.rows_of(stored_row(entity), model_of(type(entity))) or []
-        where = list(_conditions(index.model, entity))
-        where = (
-            where if sum(map(len, where)) <= _LONG and _can_be_asked(type(entity), where) else []
-        )  # (a URL has 8 kB)
+        where = [text or "" for text in _conditions(index.model, entity)]
+        where = where if all(where) and sum(map(len, where)) <= _LONG else []  # (a URL has 8 kB)
         entries += [{"index": index.model.name, "key": list(row[:2]), "where": where} for row in rows]
     return entries
 
 
-def _can_be_asked(cls: type[Record], conditions: list[str]) -> bool:
-    """Return whether a query can say conditions: none compares a sum with more than 64 bits."""
-    with suppress(InvalidQuery):
-        return bool([condition(cls, text) for text in conditions])
-    return False
-
-
-def _conditions(index: IndexModel, entity: Record) -> Iterator[str]:
-    """Yield equalities of the fields in an index's partition."""
-    properties = {field.name: field.property for field in declaration_of(type(entity)).fields}
-    for field in dict.fromkeys(slot.field for slot in index.partition.slots if not slot.buckets):
-        name, *path = field.split(".")
-        value: Any = to_dict(entity).get(properties[name])
-        for step in path:
-            value = value.get(step) if isinstance(value, dict) else None
-        is_list = isinstance(value, list)
-        text = plain_text(value[0] if is_list and value else value)
-        yield f"{field} contains {text}" if is_list else f"{field}=={text}"
+def _conditions(index: IndexModel, entity: Record) -> Iterator[str | None]:
+    """Yield equalities of the fields in an index's partition; None for one that no text says."""
+    for path in dict.fromkeys(slot.field for slot in index.partition.slots if not slot.buckets):
+        attr = field(type(entity), path)
+        value = walk(getattr(entity, attr.name), attr.path)
+        element = isinstance(value, list) and bool(value)
+        yield equal(attr, value[0] if element else value, element=element)
 
 
 def groups(store: Store, entity: Record) -> list[dict[str, Any]]:

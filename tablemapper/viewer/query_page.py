@@ -7,7 +7,6 @@ import io
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from enum import Enum
 from itertools import chain
 from typing import Any
 
@@ -15,15 +14,32 @@ import attrs
 import msgspec
 
 from ..entities.declaration import declaration_of
-from ..errors import InvalidQuery, QueryStopped, ScanRefused, TableMapperError
-from ..expressions.tree import Attr, Compare, Contains, In, IsNull, Not, Order, Predicate, StartsWith
+from ..errors import CorruptStore, InvalidQuery, InvalidToken, QueryStopped, ScanRefused, TableMapperError
+from ..expressions.tree import Order, Predicate
 from ..interchange.json import field_values, to_json
 from ..interchange.parsing import OPERATORS, condition, orders
+from ..interchange.parsing import field as field_named
 from ..planning.cost import bytes_text
 from ..progress import check_cancelled
-from ..query.salvage import UnreadableRow, read_some, tolerant
+from ..query.partitions import Partition
+from ..query.salvage import UnreadableRow, page_within, read_some
 from .cells import plain_text
-from .views import EXAMINED, MAX_COUNTED, SECONDS, PageRequest, PageResponse, columns, plain_row, public_text, row_of
+from .snippets import query_source, query_writes, with_imports
+from .summaries import MOST_GROUPS, TOTALS, Grouping, countable, facets
+from .typed_conditions import line
+from .views import (
+    EXAMINED,
+    MAX_COUNTED,
+    SECONDS,
+    PageRequest,
+    PageResponse,
+    chosen_values,
+    columns,
+    fields_of,
+    plain_row,
+    public_text,
+    row_of,
+)
 
 _ROWS, _MOST_ROWS = 50, 200
 _LINES = 8  # of the form
@@ -40,11 +56,24 @@ class _Question:
     cls: type[Any]
     lines: list[tuple[str, str, str]]
     """Of the form: field, operator, value."""
-    order: str
+    unordered: Any
     query: Any
     predicates: list[Predicate[Any]]
     orders: list[Order[Any]]
-    scan: bool
+    partition: str
+    allowed: tuple[str, ...]
+    """What was allowed on the page: ``scan``, ``sort``."""
+    fields: list[str]
+    """The fields that are shown; none: all."""
+    facets: list[str]
+    grouping: Grouping | None
+
+    def source(self) -> str:
+        """Return the query as a program asks it."""
+        scan = "scan" in self.allowed or not (self.predicates or self.orders or self.partition)
+        orders = [] if self.grouping else self.orders
+        calls = ".allow_scan()" * scan + ".allow_sort()" * ("sort" in self.allowed)
+        return query_source(self.cls, self.predicates, orders, self.partition) + calls
 
 
 def _lines(ask: PageRequest) -> list[tuple[str, str, str]]:
@@ -61,52 +90,114 @@ def _question_of(ask: PageRequest) -> _Question:
     """Return the question of a request.
 
     Raises:
-        InvalidQuery: a condition or the order cannot be read.
+        InvalidQuery: a condition, the order, a field or a total cannot be read.
     """
-    cls, order, scan = ask.cls, ask.params.get("order", ""), ask.params.get("scan") == "1"
+    cls, order, partition = ask.cls, ask.params.get("order", ""), ask.params.get("partition", "")
+    allowed = tuple(name for name in ("scan", "sort") if ask.params.get(name) == "1")
     query: Any = ask.store.query(cls)
     predicates = [condition(cls, text) for text in _texts(ask)]
     steps = orders(cls, order) if order else []
     query = query.where(*predicates) if predicates else query
-    query = query.order_by(*steps) if steps else query
-    may_scan = scan or not (predicates or steps)  # (the first rows of a class are few, whatever it holds)
-    lines = [_line(predicate) for predicate in predicates]
-    return _Question(cls, lines, order, query.allow_scan() if may_scan else query, predicates, steps, scan)
+    query = query.where(Partition(partition, {}, cls)) if partition else query
+    # (The first rows of a class are few, whatever it holds.)
+    query = query.allow_scan() if "scan" in allowed or not (predicates or steps or partition) else query
+    query = query.allow_sort() if "sort" in allowed else query
+    chosen = [field_named(cls, name) for name in ask.all_params("show") if name]
+    if within := [attr for attr in chosen if attr.path]:
+        raise InvalidQuery(f"{within[0]!r} is within a field; a column shows a field")
+    return _Question(
+        cls, [line(predicate) for predicate in predicates], query, query.order_by(*steps) if steps else query, predicates,
+        steps, partition, allowed, list(dict.fromkeys(attr.name for attr in chosen)),
+        [name for name in dict.fromkeys(ask.all_params("facet")) if name],
+        Grouping.from_params(
+            cls, ask.params.get("group", ""), ask.params.get("total", ""), ask.params.get("of", ""),
+            greatest_first=ask.params.get("top") == "1",
+        ),
+    )  # fmt: skip
 
 
 def question(ask: PageRequest) -> PageResponse:
-    """A question: its form, how it is answered, what it costs, how a program asks it, and the rows."""
-    limit = ask.number("limit", _ROWS, _MOST_ROWS)
+    """A question: its form, how it is answered, what it costs, how a program asks it, and the rows or groups."""
+    limit = ask.size("limit", _ROWS, _MOST_ROWS)
+    names = [field.name for field in declaration_of(ask.cls).fields]
     shows: dict[str, Any] = {
-        "fields": [field.name for field in declaration_of(ask.cls).fields], "operators": list(OPERATORS), "limit": limit,
-        "order": ask.params.get("order", ""), "lines": _lines(ask), "more": ask.params.get("add") == "1",
-        "fault": "", "refused": "", "plan": None, "rows": [], "stopped": "", "where": _texts(ask), "scan": False,
+        "fields": names, "countable": countable(ask.cls, names), "operators": list(OPERATORS), "limit": limit,
+        "order": ask.params.get("order", ""), "lines": _lines(ask), "more": ask.params.get("add") == "1", "totals": TOTALS,
+        "group": ask.params.get("group", ""), "total": ask.params.get("total", ""), "of": ask.params.get("of", ""),
+        "top": ask.params.get("top") == "1", "show": ask.all_params("show"), "facet": ask.all_params("facet"),
+        "partition": ask.params.get("partition", ""), "allowed": (), "fault": "", "refused": "", "allow": "", "plan": None,
+        "python": "", "rows": [], "stopped": "", "facets": [], "groups": None, "aggregate": "", "writes": {}, "columns": [], "next": None,
     }  # fmt: skip
-    shows |= columns(ask.cls)
     try:
         request = _question_of(ask)
-    except InvalidQuery as error:
-        return PageResponse("query.html", shows | {"fault": str(error)}, {"error": str(error)}, code=400)
-    shows |= {"lines": request.lines, "scan": request.scan, "python": _python(request, limit)}
-    try:
-        explanation = request.query.limit(limit).explain()
+        shows |= {"lines": request.lines, "allowed": request.allowed}
+        answer, json = (_groups if request.grouping else _rows)(ask, request, limit)
+        return PageResponse("query.html", shows | answer, json)
+    except InvalidToken:
+        raise
     except ScanRefused as error:
-        return PageResponse("query.html", shows | {"refused": str(error)}, {"error": str(error)}, code=400)
-    rows, stopped = list[Any](), ""
-    try:
-        for row in tolerant(request.query.limit(limit + 1).budget(timeout=SECONDS, examined=EXAMINED)):
-            rows.append(row)
-    except QueryStopped as error:
-        stopped = str(error)
-    cost = explanation.cost
-    shows |= {
-        "plan": _plan(explanation), "reasons": explanation.reasons, "database": explanation.database, "rows": [row_of(row) for row in rows[:limit]], "stopped": stopped,
-        "cost": {"requests": cost.requests, "entities": cost.entities, "bytes": bytes_text(cost.bytes or 0)},
-        "at_least": cost.at_least, "beyond": len(rows) > limit, "range": _range(ask, request, explanation, limit),
+        allow = "scan"
+        fault = str(error)
+    except InvalidQuery as error:
+        allow = "sort" if ".allow_sort()" in str(error) else ""
+        fault = str(error)
+    kind = "refused" if allow else "fault"
+    return PageResponse("query.html", shows | {kind: fault, "allow": allow}, {"error": fault}, code=400)
+
+
+def _rows(ask: PageRequest, request: _Question, limit: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the rows of a question and all beside them: for the page, and for a program."""
+    explanation = request.query.limit(limit).explain()
+    within = request.query.budget(timeout=SECONDS, examined=EXAMINED)
+    page, stopped = page_within(within, limit, ask.params.get("after"))
+    counted = request.unordered.allow_scan().budget(timeout=SECONDS / 4, examined=EXAMINED)
+    counts = facets(counted, request.cls, request.facets)
+    source = request.source()
+    shows = {
+        **_explained(ask, request, explanation, limit), **columns(request.cls, request.fields, request.orders),
+        "rows": [row_of(row, request.fields) for row in page.items], "stopped": str(stopped or ""), "next": page.token,
+        "facets": counts, "python": with_imports(f"{source}.limit({limit})"),
+        "writes": query_writes(request.cls, source) if request.predicates or request.partition else {},
     }  # fmt: skip
-    plain_rows = [plain_row(row) for row in rows[:limit]]
-    json = {"explain": explanation.to_dict(), "rows": plain_rows, "more": len(rows) > limit, "stopped": stopped or None}
-    return PageResponse("query.html", shows, json)
+    json = {
+        "explain": explanation.to_dict(), "rows": [plain_row(row, request.fields) for row in page.items],
+        "more": page.token is not None, "next": page.token, "stopped": str(stopped or "") or None,
+        "facets": {count.attr.label: count.to_dict() for count in counts},
+    }  # fmt: skip
+    return shows, json
+
+
+def _groups(ask: PageRequest, request: _Question, limit: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the totals of a question by group and all beside them: for the page, and for a program."""
+    grouping: Any = request.grouping
+    totals, stopped = {}, ""
+    try:
+        totals = grouping.read(request.unordered.budget(timeout=SECONDS, examined=EXAMINED))
+    except (QueryStopped, CorruptStore) as error:
+        stopped = str(error)
+    aggregate = grouping.aggregate(request.unordered)  # (it may answer what no key and no index bounds)
+    shows = {} if aggregate else _explained(ask, request, request.unordered.explain(), limit)
+    shows |= {
+        "aggregate": aggregate,
+        "groups": grouping.rows(totals), "by": grouping.by, "label": grouping.label, "stopped": stopped,
+        "python": with_imports(grouping.source(request.source())), "all_groups": len(totals),
+    }  # fmt: skip
+    return shows, {
+        "aggregate": aggregate or None,
+        "groups": grouping.to_dict(totals),
+        "more": len(totals) > MOST_GROUPS,
+        "stopped": stopped or None,
+    }
+
+
+def _explained(ask: PageRequest, request: _Question, explanation: Any, limit: int) -> dict[str, Any]:
+    """Return what the page says of how a query is answered, and of its cost."""
+    cost = explanation.cost
+    return {
+        "plan": _plan(explanation), "reasons": explanation.reasons, "database": explanation.database,
+        "cost": {"requests": cost.requests, "entities": cost.entities, "bytes": bytes_text(cost.bytes or 0)},
+        "at_least": cost.at_least, "range": _range(ask, request, explanation, limit),
+    }  # fmt: skip
 
 
 def _plan(explanation: Any) -> str:
@@ -134,72 +225,6 @@ def _range(ask: PageRequest, request: _Question, explanation: Any, limit: int) -
     return None
 
 
-# -------------------------------------------------------------------------------------------------------------- python
-
-
-def _python(request: _Question, limit: int) -> str:
-    """Return the question as a program asks it."""
-    name = request.cls.__name__
-    lines = [f"store.query({name})"]
-    if request.predicates:
-        lines[-1] += ".where("
-        lines += [f"    {_source(predicate)}," for predicate in request.predicates]
-        lines.append(")")
-    if request.orders:
-        lines[-1] += (
-            f".order_by({', '.join(_path(order.attr) + '.desc()' * order.descending for order in request.orders)})"
-        )
-    scan = ".allow_scan()" if request.scan or not (request.predicates or request.orders) else ""
-    lines[-1] += f"{scan}.limit({limit})"
-    return "\n".join(lines)
-
-
-def _path(attr: Attr[Any, Any]) -> str:
-    return f"{attr.owner.__name__}.{attr.name}" + "".join([f"[{step!r}]" for step in attr.path])
-
-
-def _parts(predicate: Predicate[Any]) -> tuple[Attr[Any, Any], str, Any]:
-    """Return the field, the operator and the value of a condition that was typed."""
-    match predicate:
-        case Compare(attr=attr, op=op, value=value):
-            return attr, op, value
-        case StartsWith(attr=attr, text=value):
-            return attr, "startswith", value
-        case Contains(attr=attr, value=value):
-            return attr, "contains", value
-        case In(attr=attr, values=values):
-            return attr, "in", list(values)
-        case IsNull(attr=attr):
-            return attr, "is null", None
-        case Not(part=IsNull(attr=attr)):
-            return attr, "is not null", None
-    raise InvalidQuery(f"{predicate!r} cannot be shown")
-
-
-def _source(predicate: Predicate[Any]) -> str:
-    attr, op, value = _parts(predicate)
-    calls = {"startswith": "startswith", "contains": "contains", "in": "is_in", "is null": "is_null", "is not null": "is_not_null"}  # fmt: skip
-    if op not in calls:
-        return f"{_path(attr)} {op} {_literal(value)}"
-    arguments = "" if value is None else ", ".join(map(_literal, value)) if op == "in" else _literal(value)
-    return f"{_path(attr)}.{calls[op]}({f'[{arguments}]' if op == 'in' else arguments})"
-
-
-def _literal(value: Any) -> str:
-    return f"{type(value).__name__}.{value.name}" if isinstance(value, Enum) else repr(value)
-
-
-def _line(predicate: Predicate[Any]) -> tuple[str, str, str]:
-    """Return a condition as a line of the form, which reads the same again."""
-    attr, op, value = _parts(predicate)
-    values = value if op == "in" else [value]
-    texts = [plain_text(value.value if isinstance(value, Enum) else value) for value in values if value is not None]
-    value_list = (
-        msgspec.json.encode(texts).decode() if any("," in text for text in texts) and op == "in" else ",".join(texts)
-    )
-    return ".".join((attr.name, *attr.path)), op, value_list
-
-
 # -------------------------------------------------------------------------------------------------------------- export
 
 
@@ -209,12 +234,12 @@ def export(ask: PageRequest, kind: str) -> tuple[Iterator[str], int]:
     Raises:
         InvalidQuery: as for the page.
     """
-    limit = ask.number("limit", _EXPORTED, _MOST_EXPORTED)
+    limit = ask.size("limit", _EXPORTED, _MOST_EXPORTED)
     request = _question_of(ask)
     pages = _pages(request.query, limit)
     first = next(pages)  # (a refusal comes before the first byte)
     write = _csv if kind == "csv" else _json_lines
-    return write(request.cls, chain([first], _to_the_end(pages))), limit
+    return write(request, chain([first], _to_the_end(pages))), limit
 
 
 def _pages(query: Any, limit: int) -> Iterator[list[Any]]:
@@ -250,19 +275,21 @@ def _to_the_end(pages: Iterator[list[Any]]) -> Iterator[list[Any]]:
         yield [_Ended(public_text(error))]
 
 
-def _json_lines(_: type[Any], pages: Iterator[list[Any]]) -> Iterator[str]:
+def _json_lines(request: _Question, pages: Iterator[list[Any]]) -> Iterator[str]:
     for page in pages:
-        yield "".join([f"{_json_line(row).decode()}\n" for row in page])
+        yield "".join([f"{_json_line(row, request.fields).decode()}\n" for row in page])
 
 
-def _json_line(row: Any) -> bytes:
+def _json_line(row: Any, fields: list[str]) -> bytes:
     if isinstance(row, _Ended):
         return msgspec.json.encode({"fault": row.fault})
-    return msgspec.json.encode(plain_row(row)) if isinstance(row, UnreadableRow) else to_json(row)
+    if isinstance(row, UnreadableRow):
+        return msgspec.json.encode(plain_row(row))
+    return msgspec.json.encode(chosen_values(row, fields)) if fields else to_json(row)
 
 
-def _csv(cls: type[Any], pages: Iterator[list[Any]]) -> Iterator[str]:
-    names = [field.property for field in declaration_of(cls).fields]
+def _csv(request: _Question, pages: Iterator[list[Any]]) -> Iterator[str]:
+    names = [model.property for model in fields_of(request.cls, request.fields)]
     rows = [names]
     for page in pages:
         text = io.StringIO()

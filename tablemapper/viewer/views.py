@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from typing import Any
 
 import attrs
@@ -13,10 +15,13 @@ from ..engines.status import ObjectStatus, Status
 from ..entities.aggregates import Aggregate
 from ..entities.declaration import Declaration, declaration_of
 from ..entities.entity import Record, info, key_of, stored_row
+from ..entities.fields import FieldModel
 from ..entities.key import KeyOf
 from ..errors import CorruptStore, InvalidQuery, NotReady, QueryStopped, StoreError, TableMapperError, safe_repr
+from ..expressions.tree import Order
 from ..guidance.workload import Workload
 from ..interchange.json import field_values, to_dict
+from ..interchange.parsing import key as parsed_key
 from ..limits import MAX_ENTITY, entity_size
 from ..planning.cost import bytes_text
 from ..query.partitions import Partition
@@ -26,8 +31,10 @@ from ..schema.rows import properties
 from ..store.store import Store
 from .cells import LONG, Cell, cell, cells
 from .derived_rows import class_source, groups, index_rows, touched, warnings
+from .snippets import entity_writes
 
 MAX_COUNTED = 10_000
+_MOST_CLASSES, _MOST_OBJECTS = 200, 2_000
 _ROWS, _MOST_ROWS = 50, 200
 _MAX_VALUE = 64 * 1024  # characters of a value on the page of its entity
 SECONDS, EXAMINED = 2.0, 100_000  # what a question may use
@@ -43,7 +50,11 @@ def public_text(error: TableMapperError) -> str:
 
 
 class NotFound(Exception):
-    """The error of a name or key that does not exist; its text says what there is."""
+    """The error of a name or key that does not exist; its text says what there is, its partition where to look on."""
+
+    def __init__(self, text: str, partition: str | None = None) -> None:
+        super().__init__(text)
+        self.partition = partition
 
 
 @attrs.frozen
@@ -62,16 +73,24 @@ class PageRequest:
     """How many times fewer rows, or shorter values, are to be shown than is usual: the page was too large."""
     workload: Workload | None = None
 
-    def number(self, name: str, default: int, most: int) -> int:
-        """Return a parameter that is a number from 1 on, at most so large.
+    def size(self, name: str, default: int, most: int) -> int:
+        """Return a parameter that is a number of rows from 1 on, at most so large; fewer if the page was too large.
+
+        Raises:
+            InvalidQuery: it is none.
+        """
+        return max(1, self.number(name, default, most, least=1) // self.shrink)
+
+    def number(self, name: str, default: int, most: int, *, least: int) -> int:
+        """Return a parameter that is a number, at most so large.
 
         Raises:
             InvalidQuery: it is none.
         """
         text = self.params.get(name, str(default))
-        if not (text.isascii() and text.isdigit() and text.strip("0")):
-            raise InvalidQuery(f"{name}={safe_repr(text)}: expected a number from 1 to {most}")
-        return max(1, (most if len(text) > 9 else min(int(text), most)) // self.shrink)
+        if not (text.isascii() and text.isdigit() and (text.strip("0") or not least)):
+            raise InvalidQuery(f"{name}={safe_repr(text)}: expected a number from {least} to {most}")
+        return most if len(text) > 9 else min(int(text), most)
 
     def all_params(self, name: str) -> list[str]:
         """Return all values of a parameter."""
@@ -104,16 +123,20 @@ class PageResponse:
     code: int = 200
     moving: bool = False
     """Whether something is in progress, so that the next load shows more."""
+    read: datetime | None = None
+    """When it was read, if not for this request."""
 
 
 # ------------------------------------------------------------------------------------------------------------ overview
 
 
 def overview(ask: PageRequest) -> PageResponse:
-    """All classes of the store."""
+    """The classes of the store, a page at a time if there are many."""
     state = ask.store.status()
     items = {item.where: item for item in state.objects}
-    classes = [_class_row(ask.store, name, cls, items) for name, cls in ask.store.classes.items()]
+    all_classes, names = ask.store.classes, page_of_classes(ask)
+    until = time.monotonic() + SECONDS
+    classes = [_class_row(ask.store, name, all_classes[name], items, until) for name in names]
     warned = warnings(ask.store)
     undeclared = _undeclared(state)
     json = {
@@ -127,13 +150,21 @@ def overview(ask: PageRequest) -> PageResponse:
             {name: value for name, value in listed_class.items() if name not in ("key", "of")}
             for listed_class in classes
         ],
+        "next": following(ask),
         **_status(state),
     }
+    aggregates = sum(issubclass(cls, Aggregate) for cls in all_classes.values())
     return PageResponse(
         "overview.html",
         {
             "state": state,
             "classes": classes,
+            "number": {
+                "entity classes": len(all_classes) - aggregates,
+                "aggregates": aggregates,
+                "indexes": sum(len(declaration_of(cls).indexes) for cls in all_classes.values()),
+            },
+            "next": following(ask),
             "moving": _moving(state),
             "warnings": warned,
             "undeclared": undeclared,
@@ -145,6 +176,20 @@ def overview(ask: PageRequest) -> PageResponse:
     )
 
 
+def page_of_classes(ask: PageRequest) -> list[str]:
+    """Return the names of the classes that a page shows."""
+    names = list(ask.store.classes)
+    skip = ask.number("skip", 0, len(names), least=0)
+    return names[skip : skip + max(1, _MOST_CLASSES // ask.shrink)]
+
+
+def following(ask: PageRequest) -> int | None:
+    """Return how many classes are skipped by the page after this one; None if it is the last one."""
+    number = len(ask.store.classes)
+    skip = ask.number("skip", 0, number, least=0) + len(page_of_classes(ask))
+    return skip if skip < number else None
+
+
 def _undeclared(state: Status) -> list[ObjectStatus]:
     return [item for item in state.objects if not item.declared and item.state != "dropped"]
 
@@ -154,9 +199,12 @@ def _why(store: Store) -> list[tuple[str, str, str]]:
     return [(name, *reason.split("\n", 1)) for name, reason in store.uncompiled.items()]  # type: ignore[misc]
 
 
-def _class_row(store: Store, name: str, cls: type[Any], items: Mapping[str, ObjectStatus]) -> dict[str, Any]:
+def _class_row(
+    store: Store, name: str, cls: type[Any], items: Mapping[str, ObjectStatus], until: float
+) -> dict[str, Any]:
+    """Return the row of a class in the overview; it is counted only until some moment."""
     declaration = declaration_of(cls)
-    number, at_least = _count(store, cls)
+    number, at_least = _count(store, cls) if time.monotonic() < until else (None, True)
     indexes = [
         {"name": index.name, "table": index.table, "state": _state(items.get(f"{name}.{index.name}"))}
         for index in declaration.indexes
@@ -203,7 +251,9 @@ def _template(template: Any) -> str:
 def status(ask: PageRequest) -> PageResponse:
     """The builds, copies and migrations of a store."""
     state = ask.store.status()
-    return PageResponse("status.html", {"state": state, "moving": _moving(state)}, _status(state), moving=_busy(state))
+    objects = sorted(state.objects, key=lambda item: item.state == "ready")[: max(1, _MOST_OBJECTS // ask.shrink)]
+    shows = {"state": state, "objects": objects, "moving": _moving(state)}
+    return PageResponse("status.html", shows, _status(state), moving=_busy(state))
 
 
 def _status(state: Status) -> dict[str, Any]:
@@ -277,7 +327,7 @@ def _type(field: Any) -> str:
 
 def _default(field: Any) -> str:
     if field.factory is not None:
-        return "made anew"
+        return "made anew" if field.on_write is None else "made at each write"
     return "" if field.default is attrs.NOTHING else safe_repr(field.default)
 
 
@@ -298,12 +348,15 @@ class Row:
 def entities(ask: PageRequest) -> PageResponse:
     """The entities of a class, in the order of their keys, a page at a time."""
     cls, partition = ask.cls, ask.params.get("partition", "")
-    size = ask.number("size", _ROWS, _MOST_ROWS)
+    size = ask.size("size", _ROWS, _MOST_ROWS)
     query: Any = ask.store.query(cls).allow_scan().budget(timeout=SECONDS, examined=EXAMINED)
     if partition:
         query = query.where(Partition(partition, {}, cls))
     page = tolerant(query).page(size, ask.params.get("after"))
-    shows = {"rows": [row_of(row) for row in page.items], "next": page.token, "size": size, "partition": partition}
+    shows = {
+        "rows": [row_of(row) for row in page.items], "next": page.token, "size": size, "partition": partition,
+        "key_fields": declaration_of(cls).arguments,
+    }  # fmt: skip
     return PageResponse(
         "entities.html",
         shows | columns(cls),
@@ -311,25 +364,63 @@ def entities(ask: PageRequest) -> PageResponse:
     )
 
 
-def columns(cls: type[Any]) -> dict[str, Any]:
-    """Return the columns of a class's table."""
-    return {"columns": [(field.name, _type(field)) for field in declaration_of(cls).fields]}
+@attrs.frozen
+class ShownColumn:
+    """One column of a table of entities."""
+
+    name: str
+    type: str
+    number: bool
+    order: str
+    """The order that its head asks for; empty if its values have none."""
+    sort: str
+    """``ascending`` or ``descending``, if the rows come by it."""
 
 
-def row_of(entity: Record | UnreadableRow) -> Row:
-    """Return the row of an entity in a table."""
+def fields_of(cls: type[Any], names: Sequence[str] = ()) -> list[FieldModel]:
+    """Return the fields of a class, or some of them in the order in which they are named."""
+    declaration = declaration_of(cls)
+    return [declaration.field(name) for name in names] if names else list(declaration.fields)
+
+
+def columns(cls: type[Any], names: Sequence[str] = (), orders: Sequence[Order[Any]] = ()) -> dict[str, Any]:
+    """Return the columns of a class's table; a head asks for the other direction where the rows come by it already."""
+    first = orders[0] if orders else None
+    listed_columns = []
+    for field in fields_of(cls, names):
+        descending = None if first is None or first.attr.label != field.name else first.descending
+        sort = "" if descending is None else "descending" if descending else "ascending"
+        order = "" if not field.type.sortable else f"-{field.name}" if sort == "ascending" else field.name
+        type_name = _type(field)
+        number = type_name.split(" ")[0] in ("int", "Int32", "float", "Decimal")
+        listed_columns.append(ShownColumn(field.name, type_name, number, order, sort))
+    return {"columns": listed_columns}
+
+
+def row_of(entity: Record | UnreadableRow, names: Sequence[str] = ()) -> Row:
+    """Return the row of an entity in a table, with all fields or some."""
     if isinstance(entity, UnreadableRow):
         return Row(entity.partition, entity.row, [], entity.fault)
     key = key_of(entity)
-    return Row(key.partition, key.row, cells(entity))
+    return Row(key.partition, key.row, cells(entity, fields_of(type(entity), names)))
 
 
-def plain_row(entity: Record | UnreadableRow) -> dict[str, Any]:
-    """Return an entity for a program."""
+def plain_row(entity: Record | UnreadableRow, names: Sequence[str] = ()) -> dict[str, Any]:
+    """Return an entity for a program, with all that it holds or some fields."""
     if isinstance(entity, UnreadableRow):
         return {"PartitionKey": entity.partition, "RowKey": entity.row, "fault": entity.fault}
     key = key_of(entity)
-    return {"PartitionKey": key.partition, "RowKey": key.row, **to_dict(entity)}
+    return {
+        "PartitionKey": key.partition,
+        "RowKey": key.row,
+        **(chosen_values(entity, names) if names else to_dict(entity)),
+    }
+
+
+def chosen_values(entity: Record, names: Sequence[str]) -> dict[str, Any]:
+    """Return some fields of an entity for a program, by their properties."""
+    values = field_values(entity)
+    return {field.property: values[field.property] for field in fields_of(type(entity), names)}
 
 
 # -------------------------------------------------------------------------------------------------------------- entity
@@ -337,8 +428,9 @@ def plain_row(entity: Record | UnreadableRow) -> dict[str, Any]:
 
 def entity(ask: PageRequest) -> PageResponse:
     """One entity, whole."""
-    cls = ask.cls
+    cls, typed_values = ask.cls, ask.all_params("key")
     key: KeyOf[Any] = KeyOf(cls, ask.params.get("p", ""), ask.params.get("r", ""))
+    key = parsed_key(cls, typed_values) if typed_values else key
     try:
         entity: Any = ask.store.get(key)
     except CorruptStore as error:
@@ -346,7 +438,8 @@ def entity(ask: PageRequest) -> PageResponse:
             raise
         return _unreadable(key, str(error))
     if entity is None:
-        raise NotFound(f"no {safe_repr(ask.name)} has the key {safe_repr(key.partition)} / {safe_repr(key.row)}")
+        text = f"no {safe_repr(ask.name)} has the key {safe_repr(key.partition)} / {safe_repr(key.row)}"
+        raise NotFound(text, key.partition)
     of, size = info(entity), _size(entity)
     plain, most, values = to_dict(entity, etag=True), max(LONG, _MAX_VALUE // ask.shrink), field_values(entity)
     fields = [
@@ -358,7 +451,8 @@ def entity(ask: PageRequest) -> PageResponse:
     ]  # fmt: skip
     total = size.get("")
     derived = {"indexes": index_rows(ask.store, entity), "groups": groups(ask.store, entity)}
-    shows = {"key": key, "fault": "", "info": of, "fields": fields, "size": total, "most": MAX_ENTITY, **derived}
+    shows: dict[str, Any] = {"key": key, "fault": "", "info": of, "fields": fields, "size": total, "most": MAX_ENTITY}
+    shows |= {"writes": entity_writes(entity), **derived}
     json = {"entity": {"PartitionKey": key.partition, "RowKey": key.row, **plain}, "size": total, **derived}
     return PageResponse("entity.html", shows, json)
 
@@ -373,6 +467,7 @@ def _unreadable(key: KeyOf[Any], fault: str) -> PageResponse:
         "fields": [],
         "indexes": [],
         "groups": [],
+        "writes": {},
     }
     return PageResponse("entity.html", shows, {"entity": plain_row(UnreadableRow(key.partition, key.row, fault))})
 

@@ -9,7 +9,7 @@ import statistics
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from time import perf_counter, process_time
+from time import process_time
 from typing import Any
 from unittest import mock
 
@@ -18,7 +18,7 @@ import attrs
 import tablemapper as tm
 from tablemapper.engines import check
 from tablemapper.engines.sqlite.file.database import File
-from tablemapper.engines.sqlite.rows import reads, writes
+from tablemapper.engines.sqlite.rows import catalogue_cache, reads, writes
 from tablemapper.engines.sqlite.sql.select import Select
 from tablemapper.execution import prepared
 from tablemapper.interchange.json import json_form
@@ -54,7 +54,6 @@ class Path:
     off: Callable[[], Any]
     work: Callable[[Ours, Workload, int], Any]
     """The work of one lap, whose number it gets."""
-    clock: Callable[[], float] = process_time
 
 
 def _no(*_: Any) -> bool:
@@ -109,6 +108,20 @@ def _columns(ours: Ours, workload: Workload, lap: int) -> None:
     ours.store.query(Order).allow_scan().select(Order.sku, Order.quantity).to_arrow()
 
 
+def _frames(ours: Ours, workload: Workload, lap: int) -> None:
+    ours.store.query(Order).allow_scan().to_arrow()
+
+
+def _late(ours: Ours, order: Any) -> None:
+    list(_of_customer(ours, order).where(Order.placed_at >= order[1]).limit(5))
+
+
+def _several(ours: Ours, workload: Workload, lap: int) -> None:
+    keys = [Order.key(*order[:3]) for order in workload.some[:_CALLS]]
+    for at in range(len(keys)):
+        ours.store.get_many(keys[at : at + 5])
+
+
 def _members(ours: Ours, workload: Workload, lap: int) -> None:
     for member in [tm.to_dict(Order(*order)) for order in workload.some[:_CALLS]]:
         for _ in range(10):
@@ -132,7 +145,10 @@ PATHS = (
          _each(lambda ours, order: _of_customer(ours, order).first())),
     Path("a read by the connection that writes", "test_database", lambda: mock.patch.object(File, "seek", _by_reader), _each(_reads_and_writes)),
     Path("totals by group in SQL", "test_totals_by_engine", lambda: mock.patch.object(reads.SqliteReads, "totals", _nothing), _grouped),
-    Path("columns as lines of text, which a second thread reads, by the clock", "test_lines", lambda: mock.patch.object(Select, "has_lines", _no), _columns, perf_counter),
+    Path("columns as lines of text", "test_lines", lambda: mock.patch.object(Select, "has_lines", _no), _columns),
+    Path("whole entities as lines of text", "test_lines", lambda: mock.patch.object(Select, "has_lines", _no), _frames),
+    Path("all rows at once, if they are few", "test_query", lambda: mock.patch.object(reads.SqliteReads, "_few", _nothing), _each(_late)),
+    Path("five keys by one statement", "test_store", lambda: mock.patch.object(catalogue_cache.RowGetter, "few", _nothing), _several),
     Path("entities in blocks in a check", "test_check", lambda: mock.patch.object(check.ConsistencyCheck, "_adds", _no), _checked),
     Path("members of JSON in order", "test_json_quick", lambda: mock.patch.dict(json_form(Order).__dict__, read=_nothing), _members),
 )  # fmt: skip
@@ -154,9 +170,9 @@ def gains(path: Path, workload: Workload, rounds: int) -> Iterator[float]:
             spent = {}
             for name in ("on", "off") if lap % 2 else ("off", "on"):
                 with path.off() if name == "off" else ExitStack():
-                    began = path.clock()
+                    began = process_time()
                     path.work(stores[name], workload, lap)
-                    spent[name] = path.clock() - began
+                    spent[name] = process_time() - began
             if lap:  # (the first one compiles)
                 yield spent["off"] / spent["on"]
 

@@ -240,6 +240,14 @@ def test_a_file_is_copied_into_an_account_and_back(
     assert "3 inserted, 0 replaced, 0 deleted" in printed(capsys, "copy", "env:STORE", "new.db", "--models", MODELS)
     with tm.open(tmp_path / "new.db", models=ALL) as store:
         assert store[Colors.key("red")].number == 3
+    only = "copy", "new.db", "other.db", "--models", MODELS, "--class"
+    assert "3 inserted" in printed(capsys, *only, "Part")
+    for name, text in (
+        ("Nothing", "no class 'Nothing' in this store"),
+        ("Colors", "it follows Part; name that in only="),
+    ):
+        assert run([*only, name]) != 0
+        assert text in capsys.readouterr().err
 
 
 def test_a_store_that_is_only_read_follows_and_writes_nothing(memory: Memory) -> None:

@@ -92,6 +92,24 @@ def test_json_is_the_report(place: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert {problem["where"] for problem in report["problems"]} == {"Part.by_color"}
 
 
+def test_a_store_that_cannot_be_written_is_checked_all_the_same(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    opened = administration_commands.open_store
+
+    def refuse(path: Any, **options: Any) -> Any:
+        if not options.get("read_only"):
+            raise tm.StoreReadOnly("it is on a read-only mount")
+        return opened(path, **options)
+
+    monkeypatch.setattr(administration_commands, "open_store", refuse)
+    run_sql(place, "update Parts set color = 'blue' where RowKey = 'a7'")
+    assert _json(capsys, "check", "parts.db", "--models", "warehouse")[0] == Exit.FINDINGS
+    run_sql(place, "update Parts set color = 'red' where RowKey = 'a7'")
+    assert _text(capsys, "check", "parts.db", "--models", "warehouse")[0] == Exit.OK
+    assert _text(capsys, "repair", "parts.db", "--models", "warehouse")[0] == Exit.STORE
+
+
 def test_a_repair_says_what_it_repaired(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _damage(place)
     code, out, _ = _text(capsys, "repair", "parts.db", "--models", "warehouse")

@@ -77,6 +77,7 @@ WRITING = [
     Case("build {}", models=True),
     Case("repair {}", models=True),
     Case("sweep {}", models=True),
+    Case("expire {} --limit 5", models=True),
     Case("freeze {}"),
     Case("unfreeze {}"),
     Case("compact {}"),
@@ -278,7 +279,7 @@ def test_a_base_class_in_a_list_of_models_is_named_with_the_way_out(
     place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = ended(["check", place, "--models", f"{MODELS}:WITH_BASE"], monkeypatch)
-    way = "Stamped has no table=: leave it out, since its fields are in the classes derived from it"
+    way = 'Stamped has no table=: write class Stamped(…, table="…"), or leave it out if others are derived from it'
     assert (said.code, said.err) == (Exit.USAGE, f"tablemapper: models: {way}\n")
 
 

@@ -200,7 +200,7 @@ def _damaged(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda path: None, "there is no store; name the file of a store"),
+        (lambda path: None, "there is no store; name the file of a store, or create one in Python: tm.open("),
         (lambda path: path.write_text("x" * 5_000), "nor any SQLite database"),
         (lambda path: run_sql(path, "create table other (a)"), "not a tablemapper store"),
         (_newer, "has format 99, this tablemapper reads format 1"),

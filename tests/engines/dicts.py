@@ -22,6 +22,7 @@ import attrs
 from tablemapper.catalogue.catalogue import Catalogue
 from tablemapper.catalogue.freeze import check_thawed
 from tablemapper.engines.check import CheckReport, ConsistencyCheck, MaintenanceRule, RepairReport
+from tablemapper.engines.ended import insert_over_ended, make_way
 from tablemapper.engines.protocol import (
     Batch,
     BuildStep,
@@ -247,21 +248,34 @@ class DictPlace:
     """The capabilities that it does without."""
 
     def open(
-        self, schema: Schema, *, clock: Callable[[], int] = lambda: time.time_ns() // 1000, **_: Any
+        self,
+        schema: Schema,
+        *,
+        clock: Callable[[], int] = lambda: time.time_ns() // 1000,
+        now: Callable[[], int] | None = None,
+        **_: Any,
     ) -> DictEngine:
         lacking: dict[str, Any] = dict.fromkeys(self.lacking, "")
         shelf = Shelf() if self.name == ":memory:" else _SHELVES.setdefault(self.name, Shelf())
-        return DictEngine(schema, shelf, clock, attrs.evolve(ALL, **lacking))
+        return DictEngine(schema, shelf, clock, now or clock, attrs.evolve(ALL, **lacking))
 
 
 class DictEngine:
     """Keeps the rows of a schema in dicts."""
 
-    def __init__(self, schema: Schema, shelf: Shelf, clock: Callable[[], int], capabilities: Capabilities) -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        shelf: Shelf,
+        clock: Callable[[], int],
+        now: Callable[[], int],
+        capabilities: Capabilities,
+    ) -> None:
         self.capabilities = capabilities
         self.schema = schema
         self._shelf = shelf
         self._clock = clock
+        self.now = now
         self._closed = False
         self.store_id = self._shelf.store_id
         self.unready: Mapping[str, str] = {}
@@ -322,7 +336,10 @@ class DictEngine:
         places = [(one.model.table, one.partition) for one in operations]
         return min(next((at for at, place in enumerate(places) if place != places[0]), len(places)), 100)
 
-    def apply(
+    def apply(self, operations: Sequence[Operation], **options: Any) -> None:
+        make_way(self, operations, lambda: self._apply(operations, **options))
+
+    def _apply(
         self, operations: Sequence[Operation], *, maintained_limit: int | None = None, notes: Sequence[Note] = ()
     ) -> None:
         assert not operations or self.together(operations) == len(operations)
@@ -339,6 +356,10 @@ class DictEngine:
             self._shelf.state = attrs.evolve(state, notes=noted)
         _told(decision)
 
+    def _insert(self, batches: Sequence[Batch]) -> None:
+        with self._shelf.lock:
+            self._shelf.state = self._inserted(self._to_write(), batches)
+
     def _decided(
         self, state: State, operations: Sequence[Operation], maintained_limit: int | None = None
     ) -> tuple[State, Decision]:
@@ -347,14 +368,10 @@ class DictEngine:
         return state.after(decision, timestamp), decision
 
     def insert(self, batches: Sequence[Batch]) -> None:
-        with self._shelf.lock:
-            self._shelf.state = self._inserted(self._to_write(), batches)
+        insert_over_ended(self, batches, lambda: self._insert(batches))
 
     def _inserted(self, state: State, batches: Sequence[Batch], *, keep: bool = True) -> State:
-        operations, decided = [], []
-        for batch in batches:
-            rows = batch.rows if batch.parts is None else [row for part, _ in batch.parts() for row in part]
-            operations.append([Operation("insert", batch.model, row[0], row[1], row) for row in rows])
+        operations, decided = [batch.operations() for batch in batches], []
         every = [one for some in operations for one in some]
         if every:
             state, decision = self._decided(state, every)
@@ -364,9 +381,6 @@ class DictEngine:
                 batch.rows[:] = [row for row in decided[: len(some)] if row is not None]
             del decided[: len(some)]
         return state
-
-    def clear(self, model: Model) -> int | None:
-        return None
 
     def load(self, windows: Iterable[Sequence[Batch]], meter: Callable[[str, int | None], Meter]) -> int:
         count = 0
@@ -426,13 +440,8 @@ class DictEngine:
 
     eventual = ()
 
-    def sweep(self, meter: Meter, *, full: bool = False) -> int:
-        return 0
-
     def repair(self, meter: Meter) -> RepairReport:
         return RepairReport((), (), self.check(meter).entities, 0.0)
-
-    def compact(self, meter: Meter) -> None: ...
 
     def whole(self, model: Model) -> Model:
         return model
@@ -523,26 +532,8 @@ class DictReads:
         rows = rows if limit is None or (spending is not None and bound.plan.sorted) else islice(rows, limit)
         return iter(lambda: list(islice(rows, _CHUNK)), [])
 
-    def lines(self, bound: BoundPlan, layout: RowLayout, size: int, limit: int | None) -> None:
-        return None
-
-    def partition_rows(self, plan: Plan, layout: RowLayout) -> Callable[[str, int | None], list[Row] | None]:
-        return lambda partition, limit: None
-
     def find(self, bound: BoundPlan, layout: RowLayout) -> Row | None:
         return next(_Reading(self._engine.state, bound, layout).rows(None, None), None)
-
-    def count(self, bound: BoundPlan, *, within: Any = None) -> int | None:
-        return None
-
-    def totals(self, bound: BoundPlan, by: Sequence[str], measured: str | None, *, summed: bool) -> None:
-        """Return None: entities are added up in Python."""
-
-    def footprint(self, bound: BoundPlan, most: int) -> None:
-        """Return None: a dict has no bytes."""
-
-    def between_bounds(self, bound: BoundPlan, most: int) -> int:
-        return sum(1 for _ in islice(_Reading(self._engine.state, bound, RowLayout(places=True)).places(), most))
 
     def divide(self, bound: BoundPlan, parts: int) -> list[KeyPosition]:
         keys = list(_Reading(self._engine.state, bound, RowLayout(places=True)).places())

@@ -17,8 +17,9 @@ import msgspec
 import pytest
 
 import tablemapper as tm
-from tablemapper.entities.class_body import annotations_of, is_time_of
 from tablemapper.entities.declaration import declaration_of
+from tablemapper.type_aliases import annotations_of
+from tablemapper.uuids import is_time_of
 
 T = TypeVar("T")
 
@@ -95,7 +96,6 @@ FAULTS: list[tuple[str, str, list[str]]] = [
     ("Meta", entity("class Meta: table_name = 'x'"), ["Meta: ", 'class Hero(…, table="…")']),
     ("__post_init__", entity("def __post_init__(self): pass"), ["__post_init__ is never called; name it __attrs_post_init__"]),
     ("__attrs_pre_init__", entity("def __attrs_pre_init__(self): pass"), ["__attrs_pre_init__ is never called"]),
-    ("no table=", entity(head="class Hero(tm.Entity):"), ['key: a class without table= has no key', 'class Hero(…, table="…")']),
     ("where= of an entity", entity(head='class Hero(tm.Entity, table="Heroes", where=lambda h: h.name == "x"):'), ["where= is for an Aggregate or an Index"]),
     ("of= of an entity", entity(head='class Hero(tm.Entity, table="Heroes", of=Author):'), ["of= is for an Aggregate"]),
     ("an unknown keyword", entity(head='class Hero(tm.Entity, table="Heroes", wehre=3):'), ["wehre=", 'did you mean "where"']),

@@ -199,8 +199,10 @@ def test_a_table_name_is_as_azure_takes_it(table: Any) -> None:
     assert any("table=" in fault for fault in faults(lambda: made(AB, table=table, **KEY)))
 
 
-def test_a_class_without_table_has_no_key() -> None:
-    assert "key: a class without table=" in faults(lambda: made(AB, table=None, **KEY))[0]
+def test_a_class_without_table_is_opened_by_no_store() -> None:
+    cls = made(AB, table=None, **KEY)
+    way = f'{cls.__name__} has no table=: write class {cls.__name__}(…, table="…"), or leave it out'
+    assert way in faults(lambda: tm.open(":memory:", models=[cls]))[0]
 
 
 def test_a_class_with_a_table_has_no_subclasses() -> None:

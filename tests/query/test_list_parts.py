@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tablemapper as tm
-from tablemapper.schema.assignments import assignments
+from tablemapper.edits.assignments import assignments
 from tablemapper.schema.model import compile_schema
 
 from ..classes import grouped

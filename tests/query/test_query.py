@@ -352,7 +352,7 @@ class Device(tm.Entity, table="Devices"):
     here = tm.Index[str](partition="{name}", where=lambda device: device.gone == False)  # noqa: E712
 
 
-@pytest.mark.needs("near_joins")
+@pytest.mark.needs("near_joins", "estimates")
 def test_a_partial_index_comes_before_the_whole_partition() -> None:
     with tm.open(":memory:", models=[Task]) as store:
         store.insert_many(Task("ann", n, n > 2) for n in range(100))

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 import tablemapper as tm
-from tablemapper.schema.assignments import Assignments
+from tablemapper.edits.assignments import Assignments
 
 from ..classes import entity
 from ..sql import run_sql

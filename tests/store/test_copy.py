@@ -23,6 +23,7 @@ from tablemapper.store import copy
 from ..classes import Other, entity
 from ..engines.azure.memory import Memory
 from ..engines.azure.place import AzurePlace
+from .test_drop import KEPT, Title, Writer
 
 pytestmark = pytest.mark.file
 
@@ -357,6 +358,87 @@ def test_a_maintained_field_is_made_and_what_ever_was_is_kept(places: dict[str, 
     assert (target[Author.key("ann")].books, target[Author.key("ann")].longest) == (1, 99)
     assert tm.copy(source, target).changed == 0
     assert target.check().ok
+
+
+@both_ways
+def test_some_classes_are_copied_with_what_is_maintained_from_them(
+    places: dict[str, Open], way: tuple[str, str]
+) -> None:
+    """What only one of the stores has of others is not looked at, and stays."""
+    source, target = places[way[0]]([*MODELS, Other]), places[way[1]]([*MODELS, *KEPT])
+    source.insert_many([User("a", n, "red", f"m{n}", score=float(n)) for n in range(5)])
+    source.merge(User.key("a", 4), score=1.0)
+    source.insert(thing(1))
+    target.insert_many([User("a", 1, "red", "m4"), User("b", 1, "red"), thing(7), Title("ada", "t")])
+    report = tm.copy(source, target, only=[User])
+    assert (report.entities, report.inserted, report.replaced, report.deleted) == (5, 4, 1, 1)
+    assert [one.id for one in target.query(Thing).allow_scan()] == [UUID(int=7)]
+    assert target.get(Title.key("ada", "t")) is not None
+    for cls in (User, Best):
+        ours, theirs = ([tm.to_json(one) for one in store.query(cls).allow_scan()] for store in (source, target))
+        assert ours == theirs
+    assert target[Best.key("red")].ever == target[Own.key("a")].ever == 4.0
+    assert target.check().ok
+    assert tm.copy(source, target, only=[User, Thing]).changed == 2
+    assert tm.copy(source, target, only=(Thing, User)).changed == 0
+
+
+def test_a_class_alone_needs_no_other_class_in_either_store(places: dict[str, Open], tmp_path: Path) -> None:
+    places["file"]([*MODELS], tmp_path / "s.db").close()
+    source, target = places["file"]([Thing], tmp_path / "s.db"), places["account"]([Thing])
+    source.insert(thing(1))
+    with pytest.raises(tm.SchemaMismatch, match="User: the source holds it"):
+        tm.copy(source, target)
+    assert tm.copy(source, target, only=[Thing]).inserted == 1
+    with pytest.raises(tm.SchemaMismatch) as refusal:
+        tm.copy(source, places["file"]([Thing, Other]), only=[User, Other])
+    assert "User: the source was not opened with it" in str(refusal.value)
+    assert "Other: the source was not opened with it" in str(refusal.value)
+
+
+def test_what_is_maintained_from_another_class_stays_as_it_is(places: dict[str, Open]) -> None:
+    source, target = places["file"](KEPT), places["account"](KEPT)
+    source.insert_many([Writer("ada"), Title("ada", "t"), Title("ada", "u")])
+    target.insert_many([Writer("ada"), Writer("bob"), Title("ada", "t")])
+    assert tm.copy(source, target, only=[Writer]).changed == 1
+    assert (target[Writer.key("ada")].titles, target.get(Writer.key("bob"))) == (1, None)
+    assert tm.copy(source, target, only=[Title]).changed == 1
+    assert target[Writer.key("ada")].titles == 2
+    assert tm.copy(places["file"]([Title]), places["file"](KEPT), only=[Title]).changed == 0
+    assert target.check().ok
+
+
+def test_what_cannot_be_copied_alone_is_refused_before_anything_is_written(places: dict[str, Open]) -> None:
+    source, target = places["file"](), places["file"]()
+    source.insert(thing(1))
+    another = entity("Thing", "Others", {"id": str}, tm.Key[str](partition="{id}"))
+    for wrong in ([], Thing, "Thing", [5], [Thing, "User"], {Thing}, tm.Entity, [tm.Entity]):
+        with pytest.raises(TypeError, match=r"copy: only= is a list of entity classes, as in only=\[Product\]"):
+            tm.copy(source, target, only=wrong)  # type: ignore[arg-type]
+    cases: list[tuple[Any, str]] = [
+        ([Best], "Best: it follows User; name that in only="),
+        ([another], "Thing: both stores were opened with another class of this name"),
+        ([Thing, Other], "Other: the source was not opened with it; open both with the classes of only="),
+    ]
+    for only, text in cases:
+        with pytest.raises(tm.SchemaMismatch, match=text):
+            tm.copy(source, target, only=only)
+    with pytest.raises(tm.SchemaMismatch, match="User: the target was not opened with it"):
+        tm.copy(source, places["file"]([Thing]), only=[User])
+    assert target.query(Thing).allow_scan().count() == 0
+    older = entity("User", "Users", {"tenant": str, "id": int}, tm.Key[str, int](partition="{tenant}", row=("user", "{id}")))  # fmt: skip
+    with pytest.raises(tm.SchemaMismatch, match="User: the two stores were opened with different classes of this name"):
+        tm.copy(source, places["file"]([older]), only=[User])
+
+
+async def test_some_classes_are_copied_under_asyncio(tmp_path: Path) -> None:
+    async with (
+        tm.open_async(tmp_path / "a.db", models=MODELS) as source,
+        tm.open_async(tmp_path / "b.db", models=MODELS) as target,
+    ):
+        await source.insert_many([thing(1), User("a", 1, "red")])
+        assert (await tm.copy_async(source, target, only=[Thing])).inserted == 1
+        assert await target.get(User.key("a", 1)) is None
 
 
 def test_a_live_move_ends_with_two_stores_that_are_the_same(places: dict[str, Open]) -> None:

@@ -70,6 +70,28 @@ def bounded(account: Bounded) -> None:
     Bounded("ann", 3, Decimal(7))
 
 
+class Ending(tm.Entity, table="Endings"):
+    name: tm.Field[str]
+    until: tm.Field[datetime | None] = tm.field(default=None, expires=True)
+
+    key = tm.Key[str](partition="{name}")
+
+
+class Lease(tm.Entity, table="Leases"):
+    name: tm.Field[str]
+    until: tm.Field[datetime] = tm.field(factory=datetime.now, expires=True)
+
+    key = tm.Key[str](partition="{name}")
+
+
+def ending(store: tm.Store, end: datetime) -> None:
+    store.insert(Ending("a"))
+    store.insert(Ending("a", until=end))
+    store.insert(Lease("a"))
+    assert_type(Lease("a").until, datetime)
+    assert_type(store.expire(Ending), int)
+
+
 class Reading(tm.Entity, table="SensorReadings"):
     device_id: tm.Field[str]
     taken_at: tm.Field[datetime]
@@ -473,6 +495,7 @@ def several_classes(store: tm.Store) -> None:
     assert_type(both.explain(), tm.reports.MixedExplanation)
     three = store.query(Employee, Department, Headcount).where(Headcount.employees > 3)
     assert_type(three.first(), Employee | Department | Headcount | None)
+    assert_type(store.query(Employee, Department, Headcount, Product).first(), Any | None)
 
 
 def json_forms(product: Product, climate: DailyClimate) -> None:
@@ -494,6 +517,8 @@ def columns(store: tm.Store, frame: object) -> None:
     assert_type(store.insert_columns(Product, {"name": ["Dune"]}, atomic=True), int)
     assert_type(store.insert_columns(Product, frame), int)
     assert_type(store.clear(Product), int)
+    assert_type(store.expire(), int)
+    assert_type(store.expire(Product, limit=10, progress=True), int)
     assert_type(store.replace_many(query), int)
     for partition in store.partitions(DailyClimate):
         assert_type(partition, tm.types.Partition[DailyClimate])
@@ -506,13 +531,11 @@ def columns(store: tm.Store, frame: object) -> None:
         tuple[str, Decimal, str, Decimal, str, Decimal, str] | None,
     )
     assert_type(
-        query.select(
-            p.name, p.price, p.name, p.price, p.name, p.price, p.name, p.price, p.name, p.price, p.tags, p.manufacturer
-        ).first(),
-        tuple[
-            str, Decimal, str, Decimal, str, Decimal, str, Decimal, str, Decimal, list[str], str | None
-        ] | None,
-    )  # fmt: skip
+        query.select(p.name, p.price, p.name, p.price, p.name, p.price, p.tags, p.manufacturer).first(),
+        tuple[str, Decimal, str, Decimal, str, Decimal, list[str], str | None] | None,
+    )
+    many = query.select(p.name, p.name, p.name, p.name, p.name, p.name, p.name, p.name, p.name)
+    assert_type(many.first(), tuple[Any, ...] | None)
 
 
 def opening() -> None:
@@ -571,6 +594,8 @@ async def asynchronously(product: Product) -> None:
         assert_type(await query.columns(), dict[str, list[Any]])
         assert_type(await store.insert_columns(Product, {}), int)
         assert_type(await store.clear(Product), int)
+        assert_type(await store.expire(), int)
+        assert_type(await store.expire(Product, limit=10), int)
         assert_type(await store.replace_many([product]), int)
         async for partition in store.partitions(Product):
             assert_type(partition, tm.types.Partition[Product])
@@ -914,6 +939,65 @@ def accounts() -> None:
     assert_type(tm.status("azure://shop", prefix="Staging").frozen, datetime | None)
 
 
+async def variants(store: tm.Store, other: tm.AsyncStore) -> None:
+    monthly = Product.variant("202611")
+    assert_type(monthly, type[Product])
+    store.use(monthly, DailyClimate.variant("202611"))
+    await other.use(monthly)
+    assert_type(store.query(monthly).where(Product.name == "Dune", monthly.name == "x").first(), Product | None)
+    assert_type(store[monthly.key("books", "b-1")], Product)
+    store.drop(monthly)
+
+
+async def copies(store: tm.Store, other: tm.AsyncStore) -> None:
+    assert_type(tm.copy(store, store, only=[Product, Product.variant("1")]), tm.reports.CopyReport)
+    assert_type(await tm.copy_async(other, other, only=(Product,), progress=True), tm.reports.CopyReport)
+
+
 async def drops(store: tm.Store, other: tm.AsyncStore) -> None:
     store.drop(Product)
     await other.drop(Product, progress=True)
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Stamped(tm.Entity):
+    updated: tm.Field[datetime] = tm.field(on_write=now)
+    by: tm.Field[str | None] = tm.field(on_write=lambda: "ann", name="UpdatedBy", init=False)
+
+
+class Animal(Stamped):
+    id: tm.Field[str]
+    age: tm.Field[int]
+
+    key = tm.Key[str](partition="{id}")
+    old = tm.Index[int, datetime](partition="{age}", row="{updated}", where=lambda a: a.age >= 10)
+
+
+class Dog(Animal, table="Dogs"):
+    walks: tm.Field[int] = tm.field(default=2)
+
+
+class Cat(Animal, table="Cats"): ...
+
+
+async def families(store: tm.Store, tasks: tm.AsyncStore) -> None:
+    assert_type(Dog("Rex", 3, 2).updated, datetime)
+    assert_type(Dog("Rex", 3).by, str | None)
+    assert_type(Dog.key("Rex"), tm.KeyOf[Dog])
+    assert_type(store[Dog.key("Rex")], Dog)
+    assert_type(Cat.old(10), tm.types.IndexRange[Cat])
+    assert_type(store.query(Cat.old(10, now())).first(), Cat | None)
+    animals = store.query(Animal).where(Animal.age > 3, Animal.updated < now()).order_by(Animal.age.desc())
+    assert_type(animals, tm.Query[Animal])
+    for animal in animals:
+        assert_type(animal, Animal)
+        assert_type(animal.age, int)
+        if isinstance(animal, Dog):
+            assert_type(animal.walks, int)
+    assert_type(animals.page(10).items, list[Animal])
+    assert_type(tasks.query(Animal).where(Animal.age > 3), tm.types.AsyncQuery[Animal])
+    assert_type(await tasks.query(Animal).list(), list[Animal])
+    assert_type(store.merge(Dog.key("Rex"), age=4, returning=True), Dog)

@@ -9,11 +9,14 @@ import tablemapper as tm
 from tablemapper.testing import Clock, entities, keys
 
 from .accept import (
+    Animal,
     Article,
     Basket,
     Bounded,
+    Cat,
     DailyClimate,
     Department,
+    Dog,
     Employee,
     Headcount,
     Product,
@@ -26,6 +29,7 @@ from .accept import (
     label,
     labels,
     new,
+    now,
     old,
     several,
 )
@@ -42,6 +46,7 @@ class Wrong(tm.Entity, table="Wrong"):
     e: tm.Field[str] = tm.field(default="x", factory=str)  # type: ignore[call-overload]
     f: tm.Field[int] = tm.field(default=1, default_factory=int)  # type: ignore[call-overload]
     g: tm.Field[int] = tm.field(default=1, validator=3)  # type: ignore[call-overload]
+    h: tm.Field[datetime | None] = tm.field(default=None, expires="until")  # type: ignore[call-overload]
 
     key = tm.Key[str]("{a}", "{b}")  # type: ignore[call-arg, arg-type]
     by_c = tm.Index[int](partition=3)  # type: ignore[arg-type]
@@ -224,6 +229,9 @@ def queries(store: tm.Store) -> None:
 def columns(store: tm.Store) -> None:
     store.insert_columns(DailyClimate, {})  # type: ignore[type-var]
     store.clear(DailyClimate)  # type: ignore[arg-type]
+    store.expire(DailyClimate)  # type: ignore[arg-type]
+    store.expire(Product, 10)  # type: ignore[call-arg]
+    store.expire(limit="10")  # type: ignore[arg-type]
     store.partitions("Products")  # type: ignore[arg-type]
     store.query(Product).where(next(store.partitions(Reading)))  # type: ignore[arg-type]
     store.insert_columns({}, Product)  # type: ignore[arg-type]
@@ -434,7 +442,36 @@ def accounts() -> None:
     tm.open_async("azure://shop", models=[Product], adopt={"Products": True})  # type: ignore[arg-type]
 
 
+def variants(store: tm.Store) -> None:
+    Product.variant(202611)  # type: ignore[arg-type]
+    Product.variant()  # type: ignore[call-arg]
+    store.use([Product])  # type: ignore[arg-type]
+    store.use("Product")  # type: ignore[arg-type]
+    store.use(models=[Product])  # type: ignore[call-arg]
+
+
+def copies(store: tm.Store) -> None:
+    tm.copy(store, store, only=Product)  # type: ignore[arg-type]
+    tm.copy(store, store, only=[DailyClimate])  # type: ignore[list-item]
+    tm.copy(store, store, only=["Product"])  # type: ignore[list-item]
+
+
 def drops(store: tm.Store) -> None:
     store.drop(DailyClimate)  # type: ignore[arg-type]
     store.drop("Product")  # type: ignore[arg-type]
     store.drop(Product, timeout=5)  # type: ignore[call-arg]
+
+
+def families(store: tm.Store) -> None:
+    Dog("Rex", 3, updated=now())  # type: ignore[call-arg]
+    Dog("Rex")  # type: ignore[call-arg]
+    Dog.key(5)  # type: ignore[arg-type]
+    Cat.old("x")  # type: ignore[arg-type]
+    store.query(Animal).where(Product.price > Decimal(1))  # type: ignore[arg-type]
+    store.query(Animal).first().walks  # type: ignore[union-attr]
+    store.get(Animal)  # type: ignore[arg-type]
+
+
+class Unstamped(tm.Entity):
+    at: tm.Field[datetime] = tm.field(on_write=lambda: 5)  # type: ignore[arg-type, return-value]
+    by: tm.Field[str] = tm.field(on_write=lambda: "ann", default="x")  # type: ignore[call-overload]

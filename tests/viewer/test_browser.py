@@ -155,6 +155,13 @@ def test_the_way_through(browser: Any, served: str, place: Path) -> None:
     assert "by_name = tm.Index[str]" in text("#refused")
     click("#refused a")
     assert browser.find_elements("css selector", "#rows tbody tr")
+    first = text("#rows tbody tr")
+    click('a[rel="next"]')
+    assert text("#rows tbody tr") != first
+    click('#rows thead a[href*="order=price"]')
+    assert browser.find_element("css selector", "th[aria-sort]").get_attribute("aria-sort") == "ascending"
+    browser.find_element("css selector", "#writes summary").click()
+    assert ".delete()" in text("#delete")
     click('.tabs a[href*="partitions"]')
     assert "books" in text("#largest tbody tr")
     for page in ("/statistics/Product", "/model", "/advice", "/status"):
@@ -164,41 +171,83 @@ def test_the_way_through(browser: Any, served: str, place: Path) -> None:
     assert digest(place) == before
 
 
-def test_the_keyboard_alone_leads_to_an_entity_and_to_an_answer(browser: Any, served: str) -> None:
-    keys = pytest.importorskip("selenium.webdriver.common.keys").Keys
-    actions = pytest.importorskip("selenium.webdriver.common.action_chains").ActionChains
+class Keyboard:
+    """Presses keys, and nothing else."""
 
-    def press(*pressed: str) -> None:
-        actions(browser).send_keys(*pressed).perform()
+    def __init__(self, browser: Any) -> None:
+        self._browser = browser
+        self._actions = pytest.importorskip("selenium.webdriver.common.action_chains").ActionChains
+        self._tab = pytest.importorskip("selenium.webdriver.common.keys").Keys.TAB
 
-    def tab_to(chosen: str) -> None:
+    def __call__(self, *pressed: str) -> None:
+        self._actions(self._browser).send_keys(*pressed).perform()
+
+    def to(self, chosen: str) -> None:
         """Go on with the tabulator until something has the focus."""
         for _ in range(60):
-            press(keys.TAB)
-            if browser.execute_script("return document.activeElement.matches(arguments[0])", chosen):
+            self(self._tab)
+            if self._browser.execute_script("return document.activeElement.matches(arguments[0])", chosen):
                 return
         raise AssertionError(f"the keyboard does not come to {chosen}")
 
+
+def test_the_keyboard_alone_leads_to_an_entity_and_to_an_answer(browser: Any, served: str) -> None:
+    keys = pytest.importorskip("selenium.webdriver.common.keys").Keys
+    press = Keyboard(browser)
     browser.get(served + "/")
     for chosen, place in (
         ("#classes th a", "/class/Product"),
         ('.tabs a[href*="entities"]', "/entities/Product"),
-        ("#entities a", "/entity/Product?"),
+        ("#entities tbody a", "/entity/Product?"),
         ('.tabs a[href*="query"]', "/query/Product"),
     ):
-        tab_to(chosen)
+        press.to(chosen)
         press(keys.ENTER)
         wait(lambda place=place: browser.current_url.startswith(served + place))  # type: ignore[misc]
         wait(lambda: browser.execute_script("return document.readyState === 'complete'"))
-    tab_to('[name="field"]')
+    press.to('[name="field"]')
     press("maker")
-    tab_to('[name="value"]')
+    press.to('[name="value"]')
     press("Ace")
-    tab_to("button.go")
+    press.to("button.go")
     press(keys.ENTER)
     wait(lambda: "value=Ace" in browser.current_url)
     wait(lambda: browser.find_elements("css selector", "#rows tbody tr"))
     assert faults(browser, served) == []
+
+
+def test_the_keyboard_alone_chooses_columns_counts_and_totals(browser: Any, served: str) -> None:
+    keys = pytest.importorskip("selenium.webdriver.common.keys").Keys
+    press = Keyboard(browser)
+    browser.get(served + "/query/Product?where=maker==Ace&limit=5")
+    press.to("#options summary")
+    press(keys.ENTER)
+    press.to('[name="show"][value="name"]')
+    press(" ")
+    press.to('[name="facet"]')
+    press("category")
+    press.to("#options button")
+    press(keys.ENTER)
+    wait(lambda: "facet=category" in browser.current_url and browser.find_elements("css selector", ".facets a"))
+    heads = [one.text.split("\n")[0] for one in browser.find_elements("css selector", "#rows thead th")]
+    assert heads == ["PartitionKey", "RowKey", "name"]
+    press.to(".facets a")
+    press(keys.ENTER)
+    wait(lambda: "where=category" in browser.current_url and browser.find_elements("css selector", "#rows thead"))
+    press.to('[name="total"]')
+    press("count")
+    press.to('[name="group"]')
+    press("category,maker", keys.ENTER)
+    wait(lambda: browser.find_elements("css selector", "#groups tbody tr"))
+    press.to("#groups tbody a")
+    press(keys.ENTER)
+    wait(lambda: browser.find_elements("css selector", "#rows tbody tr"))
+    assert faults(browser, served) == []
+    browser.get(served + "/entities/Product")
+    press.to('#go [name="key"]')
+    press("books", keys.TAB, "p-0000", keys.ENTER)
+    wait(lambda: "key=p-0000" in browser.current_url)
+    wait(lambda: browser.find_elements("css selector", "#entity, #fault"))
 
 
 def test_a_build_is_seen_to_go_on(browser: Any, served: str, place: Path) -> None:
@@ -242,6 +291,8 @@ def test_no_page_scrolls_sideways_and_the_picture_of_the_docs_is_there(browser: 
     size = {"width": width, "height": 860, "deviceScaleFactor": 1, "mobile": width < 500}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     question = "/query/Product?where=maker==Ace&where=price%3C8&order=name&limit=8"
+    browser.get(served + "/entities/Product?size=1")
+    entity_page = browser.find_element("css selector", "#entities tbody a").get_attribute("href").removeprefix(served)
     try:
         for page in (
             "/",
@@ -250,15 +301,22 @@ def test_no_page_scrolls_sideways_and_the_picture_of_the_docs_is_there(browser: 
             "/entities/Product",
             "/partitions/Product",
             "/statistics/Product",
+            "/query/Product?where=maker==Ace&facet=category&facet=name&limit=5&show=name&show=price",
+            "/query/Product?where=maker==Ace&group=category&total=avg&of=price&top=1",
+            entity_page,
             question,
         ):
             browser.get(served + page)
+            assert browser.execute_script("return document.documentElement.scrollWidth") <= width, page
+            for element in browser.find_elements("css selector", "details:not([open]) summary"):
+                element.click()  # (what it hides is looked at, too)
             assert browser.execute_script("return document.documentElement.scrollWidth") <= width, page
             for scheme in ("dark", "light"):
                 scheme_is = [{"name": "prefers-color-scheme", "value": scheme}]
                 browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": scheme_is})
                 assert browser.execute_script(LOOK) == [], (page, scheme)
         if width > 1000 and os.environ.get("TABLEMAPPER_PICTURES"):
+            browser.get(served + question)
             size = {
                 "width": 800,
                 "height": 760,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import httpx
 import pytest
 
 import tablemapper as tm
@@ -44,7 +47,7 @@ def test_every_page_shows_a_class_of_every_kind_of_field(app: Any, store: tm.Sto
     for name in store.classes:
         for page in ("class", "entities", "query", "partitions", "statistics"):
             assert visit(app, f"/{page}/{name}").status_code == 200, (page, name)
-    heads = re.findall(r'<th scope="col"[^>]*>(\w+)<br>', visit(app, "/entities/Part").text)
+    heads = re.findall(r'<th scope="col"[^>]*>(?:<a [^>]*>)?(\w+)(?:</a>)?<br>', visit(app, "/entities/Part").text)
     assert heads.index("more") == 5
     for url, table in (("/entities/Part", "entities"), ("/query/Part?where=bin==a", "rows")):
         rows = [dict(zip(heads, row[2:], strict=True)) for row in cells(visit(app, url).text, table)]
@@ -107,17 +110,34 @@ def test_a_key_that_nobody_would_see_is_a_link_that_one_can() -> None:
     assert len(re.findall(r'<a href="/entity/Thing\?[^"]*">[^<]+</a>', page)) == len(odd)
 
 
-def test_what_was_read_is_said_to_be_old_and_can_be_read_anew(store: tm.Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [0.0]
+def test_each_page_says_of_when_it_is_and_can_be_read_again(store: tm.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [datetime(2026, 3, 1, 14, 5, 7, tzinfo=UTC)]
     monkeypatch.setattr(store_pages.TimedCache.__init__, "__defaults__", (lambda: now[0],))
     app = tm.inspector(store)
     for url in ("/advice", "/partitions/Part", "/statistics/Part"):
-        assert "read just now" in visit(app, url).text
-        now[0] += 30
+        begin = now[0]
+        for seconds, time in ((0, 0), (30, 0), (60, 0), (61, 61), (62, 61)):
+            now[0] = begin + timedelta(seconds=seconds)
+            page = visit(app, url)
+            assert f"of {begin + timedelta(seconds=time):%H:%M:%S} UTC" in heard(page)
+        (again,) = [one for one in links(page) if "fresh=1" in one]
+        assert f"of {now[0]:%H:%M:%S} UTC" in heard(visit(app, url + again))
+        now[0] -= timedelta(hours=1)  # (a clock that was put back)
+        assert f"of {now[0]:%H:%M:%S} UTC" in heard(visit(app, url))
+    for url in ("/", "/status", "/class/Part", "/entities/Part?size=2", "/query/Part?where=bin==a&limit=2"):
+        now[0] += timedelta(seconds=1)
         page = visit(app, url)
-        assert "read 30 s ago" in page.text
-        anew = next(one for one in links(page) if "fresh=1" in one)
-        assert "read just now" in visit(app, anew).text
+        assert f"of {now[0]:%H:%M:%S} UTC" in heard(page)
+        (again,) = re.findall(r'<a href="([^"]*)">Read again', page.text)
+        assert (
+            httpx.URL(f"http://x{url.partition('?')[0]}{html.unescape(again)}").params
+            == httpx.URL(f"http://x{url}").params
+        )
+
+
+def heard(page: httpx.Response) -> str:
+    """Return the text of a page."""
+    return html.unescape(re.sub("<[^>]*>", "", page.text))
 
 
 def test_a_bar_is_drawn_only_where_all_rows_are_counted(app: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +151,7 @@ def test_a_bar_is_drawn_only_where_all_rows_are_counted(app: Any, monkeypatch: p
 
 def test_enter_in_the_form_asks(app: Any) -> None:
     form = visit(app, "/query/Part").text.partition('<form id="query"')[2].partition("</form>")[0]
-    assert re.findall(r"<button[^>]*>([^<]*)", form) == ["Ask", "Add a line"]
+    assert re.findall(r"<button[^>]*>([^<]*)", form) == ["Ask", "Add a line", "Ask with these"]
 
 
 def test_the_picture_as_text_names_the_table_of_an_index(app: Any) -> None:

@@ -173,7 +173,7 @@ def test_pages_of_entities_follow_each_other_to_the_end(app: Any) -> None:
     seen, url, pages = [], "/entities/Product?size=4", 0
     while url:
         seen += [(one["PartitionKey"], one["RowKey"]) for one in json(app, url)["entities"]]
-        following = [one for one in links(visit(app, url)) if "after=" in one and "format" not in one]
+        following = [one for one in links(visit(app, url)) if "after=" in one and one.startswith("/")]
         url, pages = (following or [""])[0], pages + 1
     assert pages == 2
     assert len(set(seen)) == len(seen) == 6
@@ -228,7 +228,7 @@ def test_values_have_their_looks(app: Any) -> None:
 
 
 def test_the_link_of_a_row_leads_to_its_entity_whatever_its_key_is(app: Any) -> None:
-    found = [one for one in links(visit(app, "/entities/Product")) if one.startswith("/entity/")]
+    found = [one for one in links(visit(app, "/entities/Product")) if one.startswith("/entity/Product?")]
     assert len(found) == 6
     shown = [json(app, one)["entity"] for one in found]
     assert [one["category"] for one in shown] == ["a/b c?&", *["books"] * 5]
@@ -238,14 +238,14 @@ def test_an_entity_is_shown_whole_with_types_bytes_and_etag(app: Any, place: Pat
     with tm.open(place, read_only=True) as store:
         wanted: Any = next(iter(store.query(store.classes["Product"]).allow_scan()))
         size, etag = tm.size(wanted), tm.info(wanted).etag
-    url = next(one for one in links(visit(app, "/entities/Product")) if one.startswith("/entity/"))
+    url = next(one for one in links(visit(app, "/entities/Product")) if one.startswith("/entity/Product?"))
     found = json(app, url)
     assert (found["size"], found["entity"]["odata.etag"]) == (size, etag)
     page = visit(app, url).text
     assert f"<dd>{size}</dd>" in page
     assert "<td>Binary</td>" in page
     found = json(app, "/entity/Product?p=books&r=a3")
-    assert found["indexes"] == [{"index": "by_name", "key": ["b-3", ""], "where": ["name==b-3"]}]
+    assert found["indexes"] == [{"index": "by_name", "key": ["b-3", ""], "where": ["name == b-3"]}]
     assert found["groups"] == [{"aggregate": "Total", "key": ["books", ""]}]
     around = links(visit(app, "/entity/Product?p=books&r=a3"))
     assert json(app, next(one for one in around if "where=" in one))["rows"][0]["RowKey"] == "a3"
@@ -257,7 +257,9 @@ def test_long_values_are_cut_in_tables_and_not_on_their_own_page(place: Path) ->
         store.insert(Product("long", 1, "long", text="m" * 30_000))
         app = tm.inspector(store)
         assert "m" * 200 + "… 30,000 characters" in visit(app, "/entities/Product").text
-        url = next(one for one in links(visit(app, "/entities/Product?partition=long")) if one.startswith("/entity/"))
+        url = next(
+            one for one in links(visit(app, "/entities/Product?partition=long")) if one.startswith("/entity/Product?")
+        )
         assert "m" * 30_000 in visit(app, url).text
 
 
@@ -366,6 +368,9 @@ def test_a_page_can_be_read_aloud(app: Any, url: str) -> None:
     assert all(later - earlier <= 1 for earlier, later in pairwise(levels))
     assert levels.count(1) == 1
     assert all("scope" in attributes for tag, attributes in page.tags if tag == "th")
+    assert '"></th>' not in visit(app, url).text
+    for table in visit(app, url).text.split('<div class="wide"')[1:]:  # (what scrolls can be reached by keyboard)
+        assert "<a " in table.partition("</table>")[0] or table.startswith(' tabindex="0" role="region" aria-label="')
     for at, (tag, attributes) in enumerate(page.tags):
         if tag in ("input", "select") and attributes.get("type") != "hidden":
             named = "aria-label" in attributes or attributes.get("id") in page.labelled or at in page.wrapped
@@ -389,7 +394,7 @@ def test_a_page_between_two_states_of_the_catalogue_is_made_again(place: Path) -
         store.query = slowly  # type: ignore[method-assign, assignment]
         page = visit(app, "/entities/Product")
         assert (page.status_code, asked) == (200, ["Product", "Product"])
-        assert "more<br>" in page.text
+        assert ">more</a><br>" in page.text
 
 
 def test_links_are_relative_to_where_it_is_mounted(place: Path) -> None:
@@ -402,7 +407,8 @@ def test_links_are_relative_to_where_it_is_mounted(place: Path) -> None:
             found = [one for one in links(visit(outer, url)) if not one.startswith("?")]
             assert found
             assert [one for one in found if not one.startswith("/a/b/")] == []
-            assert {visit(outer, one).status_code for one in found} == {200}
+            followed = [one for one in found if "order=" not in one and not one.endswith("/entity/Product")]
+            assert {visit(outer, one).status_code for one in followed} == {200}
 
 
 def test_it_never_writes(place: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import attrs
 import pytest
 
+from tablemapper.edits import assignments
 from tablemapper.engines import check
 from tablemapper.engines.sqlite.engine import SqliteEngine
 from tablemapper.engines.sqlite.rows import maintenance_writer, reads, truncate, write_hooks, writes
@@ -34,7 +35,7 @@ from tablemapper.planning.bounds import Bound, KeyBounds
 from tablemapper.planning.plan import AccessPath, Plan
 from tablemapper.planning.skip_scan import SkipScan
 from tablemapper.query import mixed, timestamp_attribute
-from tablemapper.schema import aggregate_model, assignments, rows
+from tablemapper.schema import aggregate_model, rows
 
 from .search import DEEDS, LOCAL, MAINTAINED, RULES, TURNED, UNDECLARED
 

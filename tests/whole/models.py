@@ -175,6 +175,8 @@ class Record:
     """More of the class body, which no question speaks of."""
     stored_type: str | None = None
     """What other programs find in each of its rows."""
+    lent: tuple[int, bool, int] | None = None
+    """How many of its fields, whether its key, and how many of its indexes a base without a table lends it."""
 
     def field(self, name: str) -> Field:
         if name == WRITTEN:
@@ -198,16 +200,25 @@ class Record:
 
     def source(self) -> str:
         base = "tm.Entity" if self.of is None else f"tm.Aggregate, of={self.of}"
+        base = base if self.lent is None else f"{self.name}Base"
         where = "" if self.where is None else f", where=lambda p: {self.where.text('p')}"
         where += "" if self.stored_type is None else f', type="{self.stored_type}"'
-        lines = [f'class {self.name}({base}, table="{self.table}"{where}):']
+        fields = []
         for field in sorted(self.fields, key=lambda one: one.default):
             if (of := self.of or self.over) is not None and field.name in self.measures:
-                lines.append(f"{field.source()} = {self.measures[field.name].source(of, named=self.of is None)}")
+                fields.append(f"{field.source()} = {self.measures[field.name].source(of, named=self.of is None)}")
             else:
-                lines.append(field.source())
-        lines.append(f"    key = tm.Key(partition={_template_text(self.partition)}, row={_template_text(self.row)})")
-        lines += [*[index.source() for index in self.indexes], *self.lines]
+                fields.append(field.source())
+        key = [f"    key = tm.Key(partition={_template_text(self.partition)}, row={_template_text(self.row)})"]
+        indexes = [index.source() for index in self.indexes]
+        lines = [f'class {self.name}({base}, table="{self.table}"{where}):']
+        if self.lent is not None:
+            count, lends_key, index_count = self.lent
+            lent = [*fields[:count], *(key if lends_key else []), *indexes[:index_count]]
+            lines = [f"class {base}(tm.Entity):", *(lent or ["    ..."]), "", *lines]
+            fields, indexes = fields[count:], indexes[index_count:]
+            key = [] if lends_key else key
+        lines += [*fields, *key, *indexes, *self.lines, *([] if fields or key else ["    ..."])]
         return "\n".join(lines if self.rule is None else [*lines, self.rule.source()])
 
 

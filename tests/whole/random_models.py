@@ -40,7 +40,17 @@ def random_model(rng: random.Random, *, local: bool = False) -> Model:
     for name in ("Groups", "Sums")[: rng.choice((0, 1, 1, 1, 2))]:
         if (aggregate := _aggregate(rng, name, first, names)) is not None:
             records.append(aggregate)
-    return Model(tuple(records))
+    # (What a base lends is drawn beside: the rest of a model is what it was before there were bases.)
+    lending = random.Random(Model(tuple(records)).source())
+    return Model(tuple([_lent(lending, record) for record in records]))
+
+
+def _lent(rng: random.Random, record: Record) -> Record:
+    """Return a class that often takes some of its members from a base, if it is none of an aggregate."""
+    if record.of is not None or rng.random() < 0.6:
+        return record
+    counts = rng.randrange(len(record.fields) + 1), rng.randrange(len(record.indexes) + 1)
+    return attrs.evolve(record, lent=(counts[0], rng.random() < 0.6, counts[1]))
 
 
 def with_levels(rng: random.Random, model: Model) -> Model:

@@ -260,6 +260,8 @@ def _smaller_models(model: Model) -> Iterator[Model]:
             yield put(lambda one: attrs.evolve(one, where=None))
         if record.rule is not None:
             yield put(lambda one: attrs.evolve(one, rule=None))
+        if record.lent is not None:
+            yield put(lambda one: attrs.evolve(one, lent=None))
 
 
 def main(start: int, seconds: float) -> None:

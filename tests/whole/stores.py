@@ -29,7 +29,7 @@ _SMALL: dict[str, dict[str, int]] = {
     "query.arrow_batches": {"ROWS": 2},
     "query.column_results": {"ROWS": 2},
     "query.writing": {"MAX_PLANS": 3, "_EXAMINED": 1, "_SPOOL": 64},
-    "schema.assignments": {"MAX_FUNCTIONS": 2},
+    "edits.assignments": {"MAX_FUNCTIONS": 2},
 }
 """How many rows, ranges, values or plans are taken at once, in each module."""
 

@@ -1,10 +1,14 @@
-"""A class leaves the store with its tables: the catalogue says so, and once every program knows, the tables are deleted."""
+"""Tables that leave the account: a class is dropped or cleared, a run ended early, or a store goes as a whole.
+
+The catalogue says so first. Once every program knows, the tables are deleted.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 
 import attrs
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from ...catalogue.actions import ActionPlan
@@ -14,7 +18,7 @@ from ...catalogue.freeze import check_thawed
 from ...entities.etag import Stamp
 from ...schema.labels import Label
 from ...schema.specs import TombstoneSpec
-from .catalogue.publication import StoredCatalogue, changed, every_table, read_catalogue, tables_in
+from .catalogue.publication import StoredCatalogue, changed, every_table, names_of, read_catalogue, tables_in
 from .cross_partition.outbox import Timing
 from .tables.driver import Driver, Effects, in_batches, read, server_time, store_errors
 from .tables.service import DeleteTable, Service
@@ -54,7 +58,9 @@ def dropped(table: str, name: str, known_names: Collection[str], timeout: float)
 
 
 def erased(table: str, value: Catalogue, times: Timing, timeout: float) -> Effects[None]:
-    """Delete the tables of classes that were dropped so long ago that no program writes them: who dropped them has ended.
+    """Delete the tables of classes that were dropped or cleared so long ago that no program uses them: who did so has ended.
+
+    If a class has been about to be cleared for as long, that ends, and programs write it again.
 
     Args:
         table: of the catalogue.
@@ -63,10 +69,18 @@ def erased(table: str, value: Catalogue, times: Timing, timeout: float) -> Effec
         timeout: seconds after which to give up, if no answer comes.
     """
     stones = [stone for stone in value.tombstones if stone.tables]
-    server_now = (yield from server_time(table, timeout)) if stones else 0
-    for stone in stones:  # (it may have been published as late as a request can be)
-        if (server_now - stone.since) / 1e6 > times.settled + times.deadline:
+    clearing = [entry for entry in value.history if entry.clears is not UNSET]
+    server_now = (yield from server_time(table, timeout)) if stones or clearing else 0
+
+    def is_over(since: int) -> bool:  # (it may have been published as late as a request can be)
+        return (server_now - since) / 1e6 > times.settled + times.deadline
+
+    for stone in stones:
+        if is_over(stone.since):
             yield from deleted(table, stone.label, value, timeout)
+    for entry in clearing:
+        if is_over(entry.started):
+            yield from abandoned(table, entry.kept, timeout)
 
 
 def deleted(table: str, name: str, value: Catalogue, timeout: float) -> Effects[None]:
@@ -84,6 +98,7 @@ def deleted(table: str, name: str, value: Catalogue, timeout: float) -> Effects[
         stones_after = [
             replace(stone, tables=[]) if stone.label == name and stone.since in since else stone
             for stone in stones_before
+            if not (stone.since in since and stone.by == clearing_of(name))  # (of a class that stays it says no more)
         ]
         return (
             None
@@ -92,6 +107,40 @@ def deleted(table: str, name: str, value: Catalogue, timeout: float) -> Effects[
         )
 
     yield from changed(table, timeout, without)
+
+
+def clearing_of(name: str) -> str:
+    """Return what the history calls it that a class is cleared, as long as that lasts."""
+    return f"the clearing of {name}"
+
+
+def abandoned(table: str, kept_tables: Sequence[str], timeout: float) -> Effects[None]:
+    """End a run that made some tables, unless it is over, and let programs write again; delete those that the store has not.
+
+    Args:
+        table: of the catalogue.
+        kept_tables: the tables; if the first is that of a catalogue, it is nobody's afterwards.
+        timeout: seconds after which to give up, if no answer comes.
+    """
+
+    def without(catalogue: StoredCatalogue) -> Catalogue | None:
+        history = catalogue.value.history
+        if history.running is None or history.running.kept != kept_tables:
+            return None
+        return attrs.evolve(catalogue.value, history=history.without(history.running), frozen=None)
+
+    catalogue = yield from changed(table, timeout, without)
+    # (It may have switched, and another one may have replaced its tables since.)
+    kept_names = [name for entry in catalogue.value.history for name in entry.kept if name != kept_tables[0]]
+    yield from deleted_tables(
+        [name for name in kept_tables if name not in {*names_of(catalogue.value).values(), *kept_names}], timeout
+    )
+
+
+def deleted_tables(names: Iterable[str], timeout: float) -> Effects[None]:
+    """Delete tables, as far as they are there."""
+    for name in names:
+        yield from read(DeleteTable(name), timeout)
 
 
 def remove(service: Service, name: str, catalogue: str, timeout: float) -> None:

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
 from typing import Any, Final, TypeVar
 
 from ...catalogue.freeze import check_thawed
 from ...catalogue.zone_rules import outdated
-from ...entities.declaration import IndexModel
-from ...entities.etag import Stamp
-from ...errors import InvalidTransaction, StoreClosed, StoreReadOnly
+from ...entities.key_and_indexes import IndexModel
+from ...errors import StoreClosed, StoreReadOnly
 from ...limits import MAX_KEY_UNITS, utf16_units
 from ...planning.capabilities import Capabilities
 from ...progress import Meter
@@ -26,6 +24,7 @@ from ...schema.maintenance import AggregateMaintenance
 from ...schema.model import Model, Schema, is_local
 from ...schema.rows import Row
 from ..check import CheckFinding, CheckReport, ConsistencyCheck, Problem, RepairReport
+from ..ended import insert_rest, make_way, microseconds
 from ..protocol import Batch, BuildStep, DuplicateValue, Note, Operation, PendingBuild
 from ..status import Status, status_of
 from .builds import Builder, BuildProgress, progress
@@ -36,28 +35,22 @@ from .catalogue.opening import as_it_is, given_up, open_catalogue
 from .catalogue.placement import check_models
 from .catalogue.publication import changed
 from .check import AzureCheckView, Group, held
+from .clearing import cleared
 from .cross_partition.outbox import Deadline, Outbox, Timing
 from .dropping import deleted, dropped, erased
 from .freeze_barrier import announce, unfreeze, wait
 from .group_writer import GroupWriter
 from .housekeeping import Housekeeper
-from .reading.filters import visible
+from .partition_reader import partitions_of, rows_with_models
 from .reading.reads import AzureReads
-from .reading.rollup_fields import completed
-from .reading.scans import partition_keys, rows_of
 from .recovery import sweep, unfinished, waited
 from .repair import ConditionalRepair, add_uncounted, left_of
 from .tables.background import Background
 from .tables.driver import Driver, Effects, clock, in_batches, read, server_time, side_by_side, store_errors
-from .tables.entity_json import shown
-from .tables.reserved_names import CATALOGUE, HIDDEN_PREFIX
+from .tables.reserved_names import CATALOGUE
 from .tables.service import (
-    ETAG,
     MAX_CHANGES,
     MAX_PAGE,
-    PARTITION,
-    ROW,
-    Comparison,
     Entity,
     GetEntity,
     Service,
@@ -81,7 +74,7 @@ CAPABILITIES = Capabilities(
 
 
 class AzureEngine:
-    """Keeps the rows of a schema in the tables of an account."""
+    """Keeps the rows of a schema in the tables of an account; `protocol.Engine` says what each verb does."""
 
     capabilities = CAPABILITIES
 
@@ -97,12 +90,14 @@ class AzureEngine:
         read_only: bool = False,
         own: bool = False,
         background: type[Background] | None = None,
+        now: Callable[[], int] = microseconds,
     ) -> None:
         self.schema: Schema = classes.schema
         self._own_since = classes.head.generation if own else None  # the classes are those of the catalogue
         self.store_id: str = classes.head.id
         self.timeout = timeout
         self.read_only = read_only
+        self.now: Final = now
         self.reads: Final = AzureReads(self)
         self.driver: Final = driver
         outbox, began = Outbox(catalogue, classes.head.times(times)), driver.run(clock())
@@ -130,6 +125,7 @@ class AzureEngine:
         sleep: Callable[[float], object] = time.sleep,
         times: Timing | None = None,
         background: type[Background] | None = None,
+        now: Callable[[], int] = microseconds,
     ) -> AzureEngine:
         """Open the store of an account, or create it.
 
@@ -141,9 +137,8 @@ class AzureEngine:
             catalogue: the table of the catalogue; where it has a name of its own, new tables begin with that.
             adopt: the tables that may hold rows already, by ``table=``; True: all.
             timeout: seconds after which to give up, if no answer comes.
-            monotonic, sleep: the clock.
-            times: how long things last; for how long the catalogue is believed, and a write may go on, is what the first said
-                who opened the store.
+            monotonic, sleep, now: the clocks; the last one, in µs since 1970, says what has ended.
+            times: how long things last; for how long the catalogue is believed says who opened the store first.
             background: what does soon what is left behind writes; None: a write does it before it returns.
 
         Raises:
@@ -162,11 +157,11 @@ class AzureEngine:
                 if read_only:
                     compiled, published = driver.run(as_it_is(catalogue, schema, timeout, prefix=prefix, adopt=adopt))
                     classes, is_own = OpenClasses(compiled, published), schema is None
-                    return cls(driver, name, classes, catalogue, timeout, times, read_only=True, own=is_own)
+                    return cls(driver, name, classes, catalogue, timeout, times, read_only=True, own=is_own, now=now)
                 assert schema is not None
                 published = driver.run(open_catalogue(catalogue, schema, timeout, times, prefix=prefix, adopt=adopt))
                 classes = OpenClasses(schema, published)
-                engine = cls(driver, name, classes, catalogue, timeout, times, background=background)
+                engine = cls(driver, name, classes, catalogue, timeout, times, background=background, now=now)
                 driver.run(erased(catalogue, published.value, engine._outbox.times, timeout))
                 if adopt and "disabled" in classes.unready.values():  # (of a catalogue that was lost)
                     driver.run(sweep(engine.current, engine._outbox, timeout, full=True))
@@ -239,7 +234,6 @@ class AzureEngine:
         return self.classes.unready
 
     def catch_up(self) -> None:
-        """See what other processes have built or declared since."""
         self.run(self.current.look())
 
     def latest(self) -> AzureEngine:
@@ -251,9 +245,18 @@ class AzureEngine:
             return self
         compiled, published = self.run(as_it_is(self._table, None, self.timeout, self.schema))
         classes, times = OpenClasses(compiled, published), self._outbox.times
-        return AzureEngine(
-            self.driver, self._name, classes, self._table, self.timeout, times, read_only=self.read_only, own=True
-        )
+        place = self.driver, self._name, classes, self._table, self.timeout, times
+        return AzureEngine(*place, read_only=self.read_only, own=True, now=self.now)
+
+    def declared(self) -> Schema | None:
+        """Return the opened classes that can be used; None if they are those of the catalogue."""
+        return self.run(self.current.look()).schema if self._own_since is None else None
+
+    def extend(self, schema: Schema) -> None:
+        """Go on with further classes."""
+        check_models(schema, self._table)
+        self.run(self.current.extend(schema))
+        self.schema = schema
 
     def _check_writable(self) -> None:
         if self.read_only:
@@ -262,7 +265,6 @@ class AzureEngine:
     # ------------------------------------------------------------------------------------------ reading
 
     def get(self, model: Model, partition: str, row: str) -> Row | None:
-        """Return one row, or None."""
         if utf16_units(partition) > MAX_KEY_UNITS or utf16_units(row) > MAX_KEY_UNITS:
             return None  # (the service refuses to look for it)
         return self.get_many([(model, partition, row)])[0]
@@ -298,40 +300,18 @@ class AzureEngine:
 
     def partition(self, table: str, partition: str) -> Iterator[list[tuple[Model | None, Row]]]:
         """Yield every row of a partition with its model, in row order."""
-        classes = self.classes
-        members = self.schema.tables().get(table, [])
+        classes, members = self.classes, self.schema.tables().get(table, [])
         for cls in [cls for cls in members if cls.aggregate is None]:
             self._check_ready(cls, classes)
-        models = [cls for cls in members if cls.name not in classes.unready]
-        unready = [cls for cls in classes.models if cls.table == table and cls.name in classes.unready]
-        rows = rows_of(self, table, Comparison(PARTITION, "eq", "String", partition), visible())
-        while entities := list(islice(rows, MAX_PAGE)):
-            for cls in models:
-                if keepers := classes.keepers(cls):
-                    entities = self.run(completed(keepers, entities, self.timeout))
-            for entity in entities:
-                if HIDDEN_PREFIX in entity:
-                    continue
-                model = next((cls for cls in models if classes.is_of(cls, entity)), None)
-                if model is None and any(classes.is_of(cls, entity) for cls in unready):
-                    continue  # (a group that is not complete)
-                if model is not None:
-                    yield [(model, classes.codec(model).read(entity))]
-                else:
-                    yield [(None, (entity[PARTITION], entity[ROW], Stamp(entity[ETAG]), shown(entity)))]
+        yield from rows_with_models(self, classes, members, table, partition)
 
     def partitions(self, model: Model) -> Iterator[str]:
         """Yield the partition keys of a class in order: a request for each."""
-        for partition, entity in partition_keys(self, model.table):
-            of_one = Comparison(PARTITION, "eq", "String", partition)
-            is_of = partial(self.classes.is_of, model)
-            if is_of(entity) or any(map(is_of, rows_of(self, model.table, of_one, visible()))):
-                yield partition
+        return partitions_of(self, lambda: self.classes, model)
 
     # ------------------------------------------------------------------------------------------ writing
 
     def note(self, name: str) -> str | None:
-        """Return what is noted under a name."""
         return self.run(noted(self._table, name, self.timeout))
 
     def together(self, operations: Sequence[Operation]) -> int:
@@ -351,7 +331,7 @@ class AzureEngine:
         """Apply operations of one table and partition in one transaction, with all that is maintained from them."""
         self._check_writable()
         if notes:
-            check_thawed(self.classes.catalogue)
+            check_thawed(self.classes.catalogue, [operation.model.name for operation in operations])
             if not operations:
                 self.run(write_notes(self._table, notes, self.timeout))
         if operations:
@@ -363,7 +343,7 @@ class AzureEngine:
             note_changes = [partial(change_of, self._table, note, place, timeout) for note in notes]
             options: Any = {"maintained_limit": limit, "timeout": timeout, "beside": note_changes}
             work = partial(write_in_time, self.current, operations, self._outbox, **options)
-            self.run(self.current.by_newest(lambda _: work()))
+            make_way(self, operations, lambda: self.run(self.current.by_newest(lambda _: work())))
 
     def insert(self, batches: Sequence[Batch]) -> None:
         """Insert new entities: each transaction is of one partition, and those of several go side by side.
@@ -371,26 +351,25 @@ class AzureEngine:
         An error says as ``written`` how many were written; the rest is not.
         """
         self._check_writable()
-        all_operations: list[list[Operation]] = []
-        for batch in batches:
-            rows = batch.rows if batch.parts is None else [row for part, _ in batch.parts() for row in part]
-            all_operations.append([Operation("insert", batch.model, row[0], row[1], row) for row in rows])
+        all_operations = [batch.operations() for batch in batches]
         counts: list[int] = []
         try:
-            for operations in all_operations:
-                if operations:
-                    size = self.classes.most_new(operations[0].model)
-                    self.run(insert(self.current, operations, self._outbox, size, self.timeout, counts))
+            for batch, operations in zip(batches, all_operations, strict=True):
+                options = self._outbox, self.classes.most_new(batch.model), self.timeout, counts
+                insert_rest(self, operations, partial(self._insert, options))
         except BaseException as error:
             error.written = sum(counts)  # type: ignore[attr-defined]
             raise
         for batch, operations in zip(batches, all_operations, strict=True):
-            if batch.parts is None:
-                batch.rows[:] = [operation.new for operation in operations if operation.new is not None]
+            batch.take(operations)
+
+    def _insert(self, options: tuple[Any, ...], operations: Sequence[Operation]) -> None:
+        self.run(insert(self.current, operations, *options))
 
     def clear(self, model: Model) -> int | None:
-        """Return None: entities are deleted partition by partition."""
-        return None
+        """Replace the tables of a class with very many entities; return None if these are to be deleted one by one."""
+        self._check_writable()
+        return self.run(cleared(self.current, self._outbox, model.name, self.timeout))
 
     def drop(self, model: Model, meter: Meter) -> None:
         """Let a class leave the store, and delete its tables once every program knows."""
@@ -401,11 +380,6 @@ class AzureEngine:
             meter.advance(0)
         self.run(deleted(self._table, model.name, self.classes.catalogue, self.timeout))
 
-    def load(self, windows: Iterable[Sequence[Batch]], meter: Callable[[str, int | None], Meter]) -> int:
-        """Refuse to load everything or nothing."""
-        self.capabilities.check_load("insert_many")
-        raise AssertionError
-
     # ------------------------------------------------------------------------------------------ what is maintained
 
     def needed(self, model: Model) -> Sequence[str]:
@@ -413,7 +387,6 @@ class AzureEngine:
         return self._classes.needed(model)
 
     def label(self, model: Model, index: str | None = None) -> str:
-        """Return the label of a class, or of an index."""
         return model.name if index is None else f"{model.name}.{index}"
 
     def lacking(self, model: Model, *, eventual: bool = False) -> Mapping[str, Collection[str] | None]:
@@ -432,7 +405,6 @@ class AzureEngine:
         return self.run(sweep(self.current, self._outbox, self.timeout, full=full))
 
     def describe(self, label: str) -> PendingBuild:
-        """Return how far something that is not ready has come."""
         state = self._classes.unready.get(label, "ready")
         return PendingBuild(label, state, self._build_counts().get(label, 0), 0)
 
@@ -460,13 +432,11 @@ class AzureEngine:
             meter.advance(0)
 
     def unfreeze(self) -> None:
-        """Let programs change entities again."""
         self._check_writable()
         self.run(unfreeze(self._table, self.timeout))
         self.catch_up()
 
     def status(self) -> Status:
-        """Return what is maintained."""
         catalogue, duplicate_counts = self.classes.catalogue, dict[str, int]()
         if "violated" in self._classes.unready.values():
             for duplicate in by_value(self.run(violations(self._table, self.timeout))):
@@ -530,16 +500,10 @@ class AzureEngine:
         while self.build(MAX_PAGE, labels) is not None:
             meter.advance(0)
 
-    def compact(self, meter: Meter) -> None:
-        """Refuse: there is no free space."""
-        raise InvalidTransaction("Azure Tables keeps no free space; there is nothing to compact")
-
     def whole(self, model: Model) -> Model:
-        """Return a class with all that is stored of it."""
         return self.classes.stored(model)
 
     def widen(self, aggregate: AggregateMaintenance, groups: Mapping[tuple[str, str], Delta]) -> None:
-        """Let ``_ever`` measures be no less extreme than deltas say."""
         self._check_writable()
         check_thawed(self.classes.catalogue)
         patience = Deadline(self.run(clock()) + min(self.timeout, self._outbox.times.deadline))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...catalogue.actions import ActionPlan
 from ...catalogue.catalogue import Catalogue
-from ...catalogue.freeze import frozen, thawed
+from ...catalogue.freeze import check_thawed, frozen, thawed
 from ...errors import StoreError
 from .catalogue.open_classes import CatalogueRefresher
 from .catalogue.publication import StoredCatalogue, changed
@@ -17,9 +17,12 @@ def announce(table: str, timeout: float) -> Effects[StoredCatalogue]:
 
     Raises:
         StoreError: a migration copies entities, which freezes the store by itself, and lets programs write at its end.
+        StoreLocked: a class is being cleared, which does the same.
     """
 
     def frozen_catalogue(catalogue: StoredCatalogue) -> Catalogue | None:
+        if catalogue.value.clearing is not None:
+            check_thawed(catalogue.value)
         if (running := catalogue.value.history.running) is not None:
             raise StoreError(
                 f"{running.id} copies entities, and freezes the store itself: freeze it once that has ended"

@@ -19,7 +19,7 @@ from .cross_partition.remote_groups import GroupMaintenance, changed, correction
 from .reading.filters import visible
 from .reading.scans import in_range, is_index_row
 from .tables.driver import Effects, in_batches, read
-from .tables.reserved_names import BASE_ROW, INTENTS, MARKS, PAGES, STATE, index_prefix, is_page
+from .tables.reserved_names import BASE_PARTITION, BASE_ROW, INTENTS, MARKS, PAGES, STATE, index_prefix, is_page
 from .tables.service import (
     ETAG,
     PARTITION,
@@ -131,20 +131,29 @@ class GroupWriter:
             local, front = is_local(part.owner, part.model), index_prefix(part.label)
             rows = front, f"{front[:-1]}{chr(ord(front[-1]) + 1)}"
             find = in_range(part.owner.table, rows) if local else QueryEntities(part.model.table)
-            yield from self._deleted(find, partial(is_index_row, outer=not local))
+            yield from self._deleted(find, partial(is_index_row, remote=not local))
             return
         is_of = partial(self._is_of, part.model)
         yield from self._deleted(in_range(part.model.table, PAGES), is_of)
         find, upkeep = QueryEntities(part.model.table, visible()), self.classes.upkeep(part)
+        keys = set[tuple[str, str]]()
         while True:
             page: EntityPage = yield from read(find, self.timeout)
             yield from self.patience.check()
             groups = [entity for entity in page.entities if STATE in entity and is_of(entity)]
             works = [self.add(upkeep, (entity[PARTITION], entity[ROW]), None, entity) for entity in groups]
             yield from in_batches(works)
+            keys.update([(entity[PARTITION], entity[ROW]) for entity in groups])
             if page.after is None:
-                return
+                break
             find = attrs.evolve(find, after=page.after)
+
+        def is_dangling(entity: Entity) -> bool:
+            return is_index_row(entity, remote=True) and (entity[BASE_PARTITION], entity[BASE_ROW]) not in keys
+
+        for index in self.classes.maintained(part.model).indexes:
+            if not is_local(part.model, index.model):  # (of groups whose table somebody has deleted)
+                yield from self._deleted(QueryEntities(index.model.table), is_dangling)
 
     def erased(self, model: Model, *, alone: bool) -> Effects[None]:
         """Delete the entities of a class, or the groups of an aggregate, that nobody writes any more, and their rows in indexes.

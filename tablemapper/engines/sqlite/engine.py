@@ -21,7 +21,7 @@ from ...catalogue.invariants import contradictions
 from ...catalogue.registration import rebuilt, ruled_anew
 from ...catalogue.transitions import BackwardConversion
 from ...catalogue.zone_rules import outdated
-from ...errors import CorruptStore, EntityNotFound, PreconditionFailed, SchemaMismatch
+from ...errors import CorruptStore, EntityNotFound, PreconditionFailed, SchemaMismatch, StoreReadOnly
 from ...planning.capabilities import Capabilities
 from ...progress import Meter
 from ...schema.aggregate_model import Delta
@@ -29,7 +29,8 @@ from ...schema.maintenance import AggregateMaintenance, ChangeSet
 from ...schema.model import Model, Schema
 from ...schema.rows import Row
 from ..check import CheckFinding, CheckReport, ConsistencyCheck, Problem, RepairReport
-from ..protocol import Batch, BuildStep, DuplicateValue, Note, Operation, StepTiming
+from ..ended import insert_over_ended, make_way
+from ..protocol import Batch, BuildStep, DuplicateValue, Note, Operation, StepTiming, rows_before
 from ..statistics import Statistics
 from ..status import Status
 from ..write_decision import missing, stale
@@ -39,7 +40,7 @@ from .file.database import File
 from .file.opening import open_file
 from .file.transactions import GenerationChanged
 from .file.writer import Writer
-from .online.apply_schema import as_it_is, has_to_change, take_over, verify
+from .online.apply_schema import as_it_is, followed, verify
 from .online.dropped_tables import clear_batch
 from .online.repair import Repair
 from .online.status import read_status
@@ -56,7 +57,7 @@ from .rows.reads import SqliteReads, retry_refreshed
 from .rows.statistics import read_statistics
 from .rows.truncate import clear
 from .rows.writes import DeleteFoundNothing, insert, transact
-from .sql.catalogue_table import READ_NOTE, SCHEMA, CatalogueRead, as_corruption, read_catalogue, read_generation
+from .sql.catalogue_table import READ_NOTE, SCHEMA, read_catalogue, read_generation
 from .sql.schema import SqliteSchema
 
 _FOLLOWS = 10  # times that a write follows the catalogue; after that others change it faster than this one writes
@@ -68,7 +69,7 @@ _PASSES = 5  # of a repair: the last one finds that nothing is wrong any more
 
 
 class SqliteEngine:
-    """Keeps the rows of a schema in one SQLite file."""
+    """Keeps the rows of a schema in one SQLite file; `protocol.Engine` says what each verb does."""
 
     capabilities: Capabilities = Capabilities(engine="SQLite", sorts="SQLite, on disk past its cache")
     eventual: Collection[str] = ()
@@ -82,6 +83,8 @@ class SqliteEngine:
         self.reads: Final = SqliteReads(file, current)
         self.catch_up: Final = current.catch_up
         self.describe: Final = current.describe
+        self.now: Final = file.now
+        self._ends = any(model.declaration.expiry is not None for model in sqlite.schema.models)
 
     @property
     def _sqlite(self) -> SqliteSchema:
@@ -116,28 +119,7 @@ class SqliteEngine:
             if read_only:
                 return cls(file, file.by_writer(partial(as_it_is, schema, ways_back)), own=schema is None)
             assert schema is not None
-            declared_schema = schema
-            written_generation: int | None = None
-
-            def look(
-                query: CatalogueRead,
-            ) -> SqliteSchema | None:  # at one state, since others may change the file meanwhile
-                with as_corruption():
-                    entries = query(SCHEMA)
-                    catalogue, generation = read_catalogue(query, entries), read_generation(query)
-                    if generation != written_generation and has_to_change(catalogue, declared_schema, query):
-                        return None
-                    sqlite = SqliteSchema(declared_schema, catalogue, generation, ways_back)
-                    verify(entries, sqlite, catalogue)
-                    return sqlite
-
-            def write(writer: Writer) -> int:
-                take_over(writer, declared_schema)
-                return writer.generation
-
-            while (sqlite := file.by_writer(look)) is None:
-                written_generation = file.write(write)
-            return cls(file, sqlite)
+            return cls(file, followed(file, schema, ways_back))
         except BaseException:
             file.close()
             raise
@@ -146,7 +128,6 @@ class SqliteEngine:
         return f"SQLite {self.file.path!r}"
 
     def close(self) -> None:
-        """Close the file."""
         self.file.close()
 
     def latest(self) -> SqliteEngine:
@@ -158,10 +139,26 @@ class SqliteEngine:
                 return self
             return SqliteEngine(self.file, as_it_is(None, (), snapshot.read, self.schema), own=True)
 
+    def declared(self) -> Schema | None:
+        """Return the opened classes that can be used; None if they are those of the catalogue."""
+        self.catch_up()
+        return self._sqlite.schema if self._own_since is None else None
+
+    def extend(self, schema: Schema) -> None:
+        """Go on with further classes."""
+        ways_back = self._sqlite.ways_back
+        try:
+            self.file.check_writable()
+        except StoreReadOnly:
+            sqlite = self.file.by_writer(partial(as_it_is, schema, ways_back))
+        else:
+            sqlite = followed(self.file, schema, ways_back)
+        self._current.extend(sqlite)
+        self.schema = schema
+
     # ------------------------------------------------------------------------------------------ reading
 
     def get(self, model: Model, partition: str, row: str) -> Row | None:
-        """Return one row, or None."""
         key, seek = (partition, row), self.file.seek
         try:
             get = self._current.state.gets[model]
@@ -179,7 +176,6 @@ class SqliteEngine:
         return None if fetched is None else get.completed(fetched, get.sql, self.file.seek, key)
 
     def get_many(self, wanted: Sequence[tuple[Model, str, str]], *, within: Any = None) -> list[Row | None]:
-        """Return rows, all of one state of the file."""
         if within is not None:
             return self._get_many(wanted, within)
         try:
@@ -203,7 +199,6 @@ class SqliteEngine:
         return [rows[model].get((partition, row_key)) for model, partition, row_key in requests]
 
     def partition(self, table: str, partition: str) -> Iterator[list[tuple[Model | None, Row]]]:
-        """Yield every row of a partition with its model, in row order, in chunks."""
         models = self.schema.tables()[table]
         try:
             rows = partition_rows(self.file, self._sqlite, models, partition)
@@ -230,7 +225,6 @@ class SqliteEngine:
     # ------------------------------------------------------------------------------------------ writing
 
     def note(self, name: str) -> str | None:
-        """Return what is noted under a name."""
         row = self.file.get(READ_NOTE, (name,))
         return None if row is None else row[0]
 
@@ -245,19 +239,20 @@ class SqliteEngine:
         maintained_limit: int | None = None,
         notes: Sequence[Note] = (),
     ) -> None:
-        """Apply operations in one transaction, with what is maintained from them and what is to be noted."""
         exclusive = bool(notes) or len(operations) > _MOST_SHARED
-        states = () if exclusive or self.file.share == 1 else [(write.old, write.new) for write in operations]
+        states = () if exclusive or self.file.share == 1 else rows_before(operations)
+        work = partial(transact, operations, states, notes, maintained_limit)
         try:
-            self._write(
-                partial(transact, operations, states, notes, maintained_limit), exclusive=exclusive, of=operations
-            )
+            if self._ends:
+                make_way(self, operations, partial(self._write, work, exclusive=exclusive, of=operations))
+            else:
+                self._write(work, exclusive=exclusive, of=operations)
         except DeleteFoundNothing as vanished:
             raise self._culprit(vanished.operations) from None
 
     def insert(self, batches: Sequence[Batch]) -> None:
-        """Insert new entities in one transaction, and what is maintained from them."""
-        self._write(lambda sqlite, writer: insert(sqlite, writer, batches), of=batches)
+        work = partial(self._write, lambda sqlite, writer: insert(sqlite, writer, batches), of=batches)
+        insert_over_ended(self, batches, work) if self._ends else work()
 
     def clear(self, model: Model) -> int | None:
         """Delete all entities of a class at once; return their number, or None if they have to go one by one."""
@@ -315,7 +310,6 @@ class SqliteEngine:
     # ------------------------------------------------------------------------------------------ building
 
     def label(self, model: Model, index: str | None = None) -> str:
-        """Return the label of a class, or of an index that it declares, in what is unready."""
         return self._sqlite.label(model, index)
 
     def needed(self, model: Model) -> Sequence[str]:
@@ -323,11 +317,9 @@ class SqliteEngine:
         return self._sqlite.needed(model)
 
     def lacking(self, model: Model, *, eventual: bool = False) -> Mapping[str, Collection[str] | None]:
-        """Return the fields that indexes of a class are declared to hold, and do not, by the name of the index."""
         return self._sqlite.lacking.get(model, {})
 
     def build(self, most: int, labels: Collection[str] | None) -> BuildStep | None:
-        """Build the next entities of a job, at most ``most``, in one transaction; None if nothing is to be built."""
         self.file.check_writable()
         built: BuildStep | None = None
 
@@ -355,7 +347,6 @@ class SqliteEngine:
         self._publish(partial(disable, label=label))
 
     def violations(self, most: int) -> tuple[DuplicateValue, ...]:
-        """Return values that are held twice in indexes that are to be unique, all of one state of the file."""
         with self.file.snapshot() as snapshot:
             return violations(self._sqlite, snapshot.read, most)
 
@@ -409,7 +400,6 @@ class SqliteEngine:
         return given_up
 
     def statistics(self, model: Model, recent: timedelta, top: int, meter: Meter) -> Statistics:
-        """Return the statistics of a class, all of one state of the file."""
         while True:
             with self.file.snapshot(cold=True) as snapshot:
                 sqlite = self._sqlite
@@ -423,7 +413,6 @@ class SqliteEngine:
         self._publish(frozen)
 
     def unfreeze(self) -> None:
-        """Let programs change entities again."""
         self._publish(thawed)
 
     def _publish(self, transition: Callable[[ActionPlan, Catalogue], Catalogue]) -> None:
@@ -432,20 +421,14 @@ class SqliteEngine:
         self.catch_up()
 
     def status(self) -> Status:
-        """Return what the file maintains, and how far that is."""
         with self.file.snapshot() as snapshot:
             return read_status(snapshot.read, self.schema.models)
 
     def check(self, meter: Meter) -> CheckReport:
-        """Compare everything that is maintained with what the entities say that it should be."""
         with self.file.snapshot(cold=True) as snapshot:
             sqlite, damage, check, findings = self._examine(snapshot, meter)
-            twin_findings, unchecked = examine_twins(sqlite, partial(_rows, snapshot), damage)
+            twin_findings, unchecked = examine_twins(sqlite, snapshot.each, damage)
             return attrs.evolve(check.report([*findings, *twin_findings]), unchecked=unchecked)
-
-    def sweep(self, meter: Meter, *, full: bool = False) -> int:
-        """Return 0: no writer leaves anything."""
-        return 0
 
     def repair(self, meter: Meter) -> RepairReport:
         """Make everything that is maintained what the entities say that it should be, and report what was done."""
@@ -458,7 +441,7 @@ class SqliteEngine:
                 passes += 1
                 with self.file.snapshot(cold=True) as snapshot:
                     sqlite, damage, check, findings = self._examine(snapshot, meter)
-                    fixes = [] if damage else repair.plan(sqlite, check, findings, partial(_rows, snapshot))
+                    fixes = [] if damage else repair.plan(sqlite, check, findings, snapshot.each)
                 if not fixes:
                     break
                 broken = repair.to_build_anew(sqlite, check, findings)
@@ -493,7 +476,7 @@ class SqliteEngine:
             wrong += contradictions(catalogue, verify(snapshot.read(SCHEMA), sqlite, catalogue))
         except CorruptStore as error:
             damage.append(str(error))
-        check, findings = examine(sqlite, partial(_rows, snapshot), damage, until, meter)
+        check, findings = examine(sqlite, snapshot.each, damage, until, meter)
         findings += [CheckFinding(Problem("wrong", "catalogue", (), line)) for line in wrong]
         return sqlite, damage, check, findings
 
@@ -503,11 +486,9 @@ class SqliteEngine:
         self.catch_up()
 
     def whole(self, model: Model) -> Model:
-        """Return a class with all that is stored of it."""
         return self._sqlite.whole(model)
 
     def widen(self, aggregate: AggregateMaintenance, groups: Mapping[tuple[str, str], Delta]) -> None:
-        """Let ``_ever`` measures be no less extreme than deltas say."""
         by_key = attrs.evolve(aggregate, key=lambda key: key)
 
         def write(sqlite: SqliteSchema, writer: Writer) -> None:
@@ -516,7 +497,6 @@ class SqliteEngine:
         self._write(write, of=())
 
     def backup(self, path: str, meter: Meter) -> None:
-        """Write a copy of one state of the file."""
         reported = 0
 
         def tell(copied: int, total: int) -> None:
@@ -525,11 +505,6 @@ class SqliteEngine:
             reported = copied
 
         self.file.backup(path, tell)
-
-
-def _rows(snapshot: Snapshot, sql: str, args: Sequence[Any] = ()) -> Iterator[Row]:
-    for chunk in snapshot.stream(sql, args):
-        yield from chunk
 
 
 def _end_stale_twins(migrations: Collection[str], writer: Writer) -> None:

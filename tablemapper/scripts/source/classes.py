@@ -16,9 +16,9 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from ...entities.aggregates import kept_field
-from ...entities.declaration import index_table
 from ...entities.entity import Record
 from ...entities.fields import MeasureKind
+from ...entities.key_and_indexes import index_table
 from ...evolution.definitions import depth_of, keepers_of
 from ...evolution.literals import attribute_name, default_source, text_source, texts_source, value_source
 from ...expressions.predicates import attribute, label_parts, load_constant

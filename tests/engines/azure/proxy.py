@@ -155,7 +155,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", "0")
             self.end_headers()
             return
-        if fault == "empty":
+        if (
+            fault == "empty" and here.hand_on(self.command, path, body, headers)[0] == 200
+        ):  # (not of a table that is not there)
             self.send_response_only(200)
             self.send_header("Content-Type", "application/json")
             self.send_header("x-ms-continuation-NextPartitionKey", here.emptied(path))

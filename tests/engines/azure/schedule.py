@@ -11,8 +11,10 @@ from typing import Any, Protocol
 
 import attrs
 
+from tablemapper import Store
 from tablemapper.engines.azure.cross_partition.outbox import DeadlineExceeded
 from tablemapper.engines.azure.tables.driver import Parallel, ReadClock, Sleep, Step, Within
+from tablemapper.engines.azure.tables.reserved_names import INTENTS, MARKS
 from tablemapper.engines.azure.tables.service import ErrorResponse, GroupTransaction, NoResponse, Request
 from tablemapper.errors import TableMapperError
 
@@ -218,6 +220,27 @@ class Schedule:
             parent.error = parent.error or error
             if not parent.waits and parent.error is None:
                 parent.answer = parent.results
+
+
+class Clock(Protocol):
+    """What says the time of a service, in seconds."""
+
+    now: float
+
+
+def left_over(memory: Memory) -> list[tuple[str, str]]:
+    """Return the keys of intents and markers."""
+    return [key for rows in memory.tables.values() for key in rows if key[1].startswith((INTENTS[0], MARKS[0]))]
+
+
+def sweep_all(store: Store, memory: Memory, clock: Clock) -> None:
+    """Sweep, hours apart, until nothing is left but what was written: each sweep spends some seconds in a partition."""
+    for _ in range(30):
+        clock.now += 10_000
+        store.sweep(full=True)
+        if not (keys := left_over(memory)):
+            return
+    raise AssertionError(keys)
 
 
 class Play(Protocol):

@@ -63,7 +63,7 @@ from ...classes import grouped
 from ...stores import repaired, sound_store
 from .memory import Memory, Options
 from .place import AzurePlace, Idle
-from .schedule import Rates, Schedule, played
+from .schedule import Rates, Schedule, played, sweep_all
 
 RATES = Rates(crash=0.006, lost=0.03, late=0.02, busy=0.02, stopped=0.02, cut=0.02)
 TIMES = Timing(deadline=1.5, lease=3.0, grace=30.0)
@@ -144,8 +144,14 @@ class History(Memory):
         self.names: list[str] = []
         self.broken: str | None = None
 
+    def seconds(self) -> float:
+        return self.now + (0.0 if self.schedule is None else self.schedule.now)
+
+    def pass_by(self, seconds: float) -> None:
+        self.now += seconds
+
     def _time(self) -> int:
-        return int((self.now + (0 if self.schedule is None else self.schedule.now)) * 1e6)
+        return int(self.seconds() * 1e6)
 
     def send(self, request: Request, *wait: float) -> Any:
         answer = super().send(request)
@@ -201,11 +207,6 @@ def tidier(engine: AzureEngine, box: Outbox, rng: random.Random) -> Effects[None
         yield from housekeeping.tidy(engine.current, box, 60.0)
 
 
-def left_over(memory: Memory) -> list[tuple[str, str]]:
-    """Return the keys of intents and markers."""
-    return [key for rows in memory.tables.values() for key in rows if key[1].startswith((INTENTS[0], MARKS[0]))]
-
-
 class Play:
     """Some processes that write the same entities, and some that sweep."""
 
@@ -223,7 +224,9 @@ class Play:
         random.seed(seed)  # (of pauses)
         self.rng = random.Random(seed)
         self.memory = History(seed)
-        self.engine = AzureEngine.open(self.memory, "in memory", compile_schema(MODELS), sleep=lambda seconds: None)
+        self.engine = AzureEngine.open(
+            self.memory, "in memory", compile_schema(MODELS), monotonic=self.memory.seconds, sleep=self.memory.pass_by
+        )
         self.engine._outbox = Outbox("TableMapper", times)
         self.model = self.engine.schema.by_class[User]
         self.operations = Operations(self.engine)
@@ -349,10 +352,7 @@ class Play:
         self.schedule.run()
         assert self.memory.broken is None, self.memory.broken
         store = tm.Store(self.engine)
-        for _ in range(3):
-            self.memory.now += 10_000
-            store.sweep(full=True)
-        assert not left_over(self.memory)
+        sweep_all(store, self.memory, self.memory)
         report = store.check()
         assert report.ok, str(report)
         users = list(store.query(User).allow_scan())
@@ -739,10 +739,7 @@ class Bench:
 
     def swept(self) -> None:
         """Sweep until nothing is left but what was written."""
-        for _ in range(3):
-            self.now += 10_000
-            self.store.sweep(full=True)
-        assert not left_over(self.memory)
+        sweep_all(self.store, self.memory, self)
         report = self.store.check()
         assert report.ok, str(report)
 

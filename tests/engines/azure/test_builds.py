@@ -42,7 +42,7 @@ from tablemapper.verbs.operations import Operations
 
 from ...classes import entity
 from .memory import Faulty, Memory, Options
-from .schedule import Rates, Schedule, played
+from .schedule import Rates, Schedule, played, sweep_all
 from .versions import ADDED, new, old
 
 TIMES = Timing(look=1.0, deadline=1.5, lease=3.0, grace=30.0, request=1.0)
@@ -225,9 +225,7 @@ class Play:
         if self.killed:  # (the last builder has looked for what others left, before it said that all is ready)
             found = [one for one in store.check().problems if "call store.sweep()" not in one.detail]
             assert {problem.kind for problem in found} <= {"dangling"}, found
-        for _ in range(1 if self.alone else 3):
-            self.memory.now += 10_000
-            store.sweep(full=True)
+        sweep_all(store, self.memory, self.memory)
         report = store.check()
         assert report.ok, str(report)
         found: list[Any] = list(store.query(items).allow_scan())

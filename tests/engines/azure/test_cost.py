@@ -9,13 +9,16 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
+from tablemapper import codegen
 from tablemapper.engines.azure.engine import AzureEngine
 from tablemapper.engines.azure.tables.accounts import account_of
 from tablemapper.engines.azure.tables.reserved_names import CATALOGUE
 from tablemapper.engines.azure.tables.wire import Wire
+from tablemapper.schema import maintenance
 from tablemapper.schema.model import compile_schema
 
 from .memory import Memory
+from .place import AzurePlace
 from .test_engine import Counting, Kind, Part
 
 DAY = datetime(2026, 1, 1, tzinfo=UTC)
@@ -122,3 +125,22 @@ def test_a_query_sends_as_many_requests_as_explain_says(
         assert here.requests == len(sent(service)), service.sent
     assert there.requests <= here.requests
     assert there.at_least or there.requests == here.requests
+
+
+def test_a_write_compiles_nothing_that_one_like_it_has_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = tm.open(AzurePlace(memory=Memory()), models=MODELS)  # type: ignore[arg-type]
+    labels = list[str]()
+
+    def compiled(label: str, *arguments: Any) -> Any:
+        labels.append(label)
+        return codegen.compile_functions(label, *arguments)
+
+    monkeypatch.setattr(maintenance, "compile_functions", compiled)
+    for number in range(2):
+        labels.clear()
+        store.insert(Part("a", number, "x", 1.0, f"c{number}", ["x"]))
+        store.merge(Part.key("a", number), name="y")
+        store.delete(Part.key("a", number))
+        store.insert(Point("d", DAY, number, "on"))
+        store.delete(Point.key("d", DAY))
+    assert labels == []

@@ -11,10 +11,20 @@ import tablemapper as tm
 from tablemapper.engines.azure.tables.service import CreateTable, ErrorResponse, GroupTransaction, ListTables
 
 from ...classes import entity
+from ...store.test_drop import MODELS as DROPPED_MODELS
+from ...store.test_drop import Hosts, Log
 from .memory import Faulty, Memory
 from .test_claims import MODELS, TABLES, Color, Thing, everything, opened, owners
 
 ENTITIES = [Thing("red", f"t{number}", f"c{number}") for number in range(5)]
+
+
+class Most(tm.Aggregate, of=Log, table="Mosts"):
+    host: tm.Field[str] = tm.group_by(Log.host)
+    most: tm.Field[int | None] = tm.max_ever(Log.number)
+
+    key = tm.Key[str](partition="{host}")
+    by_most = tm.Index[int](partition="{most}")
 
 
 def filled(memory: Memory, prefix: str = "Staging") -> None:
@@ -47,6 +57,30 @@ def test_the_next_open_makes_a_table_again_with_all_that_belongs_to_it(table: st
         right(store, 5)
         front = "" if prefix == "TableMapper" else prefix
         assert owners(memory) == {f"{front}{one}": prefix for one in TABLES}
+
+
+@pytest.mark.parametrize(
+    "tables", [["Logs"], ["Hosts"], ["Logs", "Hosts"], ["HostsByLines"], ["Hosts", "HostsByLines"], ["LogsByLevel"]]
+)
+def test_rows_of_an_index_over_groups_go_with_groups_that_somebody_deleted(tables: list[str]) -> None:
+    """But not those of groups that stay, as they say what ever was."""
+    memory = Memory()
+    models = [*DROPPED_MODELS[:2], Most]
+    with opened(memory, "TableMapper", models) as store:
+        store.insert_many([Log(host, n, "info", f"{host}{n}") for host in "ab" for n in range(3 if host == "a" else 1)])
+        store.delete(Log.key("b", 0))
+    for table in tables:
+        del memory.tables[table]
+    with opened(memory, "TableMapper", models) as store:
+        store.build()
+        left = 0 if "Logs" in tables else 3
+        assert [one.host for one in store.query(Hosts.by_lines(3))] == ["a"] * (left > 0)
+        assert {one.host for one in store.query(Most.by_most()).allow_scan()} == {"a", "b"}
+        report = store.check()
+        assert report.ok, str(report)
+        store.insert(Log("c", 5, code="c5"))
+        assert [one.host for one in store.query(Hosts.by_lines(1))] == ["c"]
+        assert store.check().ok
 
 
 def test_all_tables_at_once_are_made_again() -> None:

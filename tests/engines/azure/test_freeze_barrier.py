@@ -30,7 +30,7 @@ from tablemapper.engines.protocol import Operation
 from tablemapper.schema.model import compile_schema
 
 from .crew import Board, Member
-from .schedule import Rates, Schedule, played
+from .schedule import Rates, Schedule, played, sweep_all
 from .test_builds import Clocked
 
 TIMES = Timing(look=1.0, deadline=1.5, lease=3.0, grace=30.0, request=1.0)
@@ -129,9 +129,7 @@ class Play:
             assert not wrong, wrong[0]
             return {"frozen": 1, "late": len(self.late)}
         assert self.members() == self.frozen
-        for _ in range(3):
-            self.memory.now += 10_000
-            self.store.sweep(full=True)
+        sweep_all(self.store, self.memory, self.memory)
         assert self.members() == self.frozen
         report = self.store.check()
         assert report.ok, str(report)
@@ -209,7 +207,7 @@ def test_a_shorter_wait_is_caught(settled: float, first: int) -> None:
 
 @pytest.mark.one_python
 def test_writers_that_do_not_ask_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(open_classes, "check_thawed", lambda catalogue: None)
+    monkeypatch.setattr(open_classes, "check_thawed", lambda catalogue, classes: None)
     with pytest.raises(AssertionError):
         play(range(10))
 

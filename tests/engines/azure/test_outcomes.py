@@ -26,7 +26,8 @@ from tablemapper.engines.azure.tables.wire import Wire
 from tablemapper.schema.model import compile_schema
 
 from .memory import Memory
-from .test_beyond import Account, Squad, left_over
+from .schedule import sweep_all
+from .test_beyond import Account, Squad
 from .test_engine import Plain
 
 FAULTS: dict[str, Callable[[], BaseException]] = {
@@ -172,10 +173,7 @@ class Trial:
 
     def swept(self) -> None:
         """Let all that was left be done; then nothing may be wrong."""
-        for _ in range(3):
-            self.now += 10_000
-            self.store.sweep(full=True)
-        assert not left_over(self.memory)
+        sweep_all(self.store, self.memory, self)
         report = self.store.check()
         assert report.ok, str(report)
 

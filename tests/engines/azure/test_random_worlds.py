@@ -33,8 +33,8 @@ from tests.whole.random_models import random_model, with_levels, with_maintained
 
 from ...stores import repaired
 from .memory import Memory
-from .schedule import Schedule
-from .test_beyond import RATES, TIMES, _no_marker, _removed_at_zero, left_over, sweeper
+from .schedule import Schedule, sweep_all
+from .test_beyond import RATES, TIMES, _no_marker, _removed_at_zero, sweeper
 
 pytestmark = pytest.mark.usefixtures("no_warnings_of_scans")
 
@@ -150,10 +150,7 @@ class World:
         assert self.schedule is not None
         self.schedule.run()
         store = self.program.store
-        for _ in range(3):
-            self.now += 10_000
-            store.sweep(full=True)
-        assert not left_over(self.memory)
+        sweep_all(store, self.memory, self)
         report = store.check()
         assert report.ok, str(report)
         assert not repaired(store).remaining

@@ -14,6 +14,7 @@ import attrs
 import pytest
 
 import tablemapper as tm
+from tablemapper.evolution import newer_versions
 
 from ...classes import Color, aggregate, entity
 from ...sql import run_sql
@@ -152,6 +153,27 @@ def test_an_aggregate_that_a_new_version_adds_is_maintained_by_those_that_run(
     one, two, three = (newer[total.key(category)] for category in "abc")
     assert (one.count, one.best, one.spent, one.dear, one.most) == (two.count, two.best, two.spent, two.dear, two.most)
     assert one.count == three.count == 6
+
+
+def test_a_class_that_has_all_that_is_stored_is_not_compiled_again(
+    path: Path, open_store: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, compiled = version(), newer_versions.source_model
+    total, names = totals(plain), list[str]()
+
+    def source_model(model: Any, *arguments: Any) -> Any:
+        names.append(model.name)
+        return compiled(model, *arguments)
+
+    monkeypatch.setattr(newer_versions, "source_model", source_model)
+    newer = open_store(plain, total)
+    open_store(plain).insert(plain("c9", 1, 1.0))
+    assert newer[total.key("c9")].count == 1
+    assert names == []
+    open_store(version(rank=(int, 3)))
+    open_store(plain).insert(plain("c9", 2, 1.0))
+    assert newer[total.key("c9")].count == 2
+    assert names == ["Product"]
 
 
 def test_an_index_on_an_aggregate_is_followed(path: Path, open_store: Open) -> None:

@@ -18,8 +18,8 @@ from tablemapper.catalogue.actions import Action, ActionPlan, ChangeJob, EndCopi
 from tablemapper.catalogue.catalogue import Catalogue, JobSpec
 from tablemapper.catalogue.invariants import contradictions, names_in
 from tablemapper.catalogue.property_names import catalogue_view, mirror_readers
-from tablemapper.catalogue.transitions import ConversionFault, MetadataChange, Transition
-from tablemapper.engines.migration_protocol import Batches, CopyProgress
+from tablemapper.catalogue.transitions import ConversionFault, Transition
+from tablemapper.engines.migration_protocol import Batches, CopyingEngine, CopyProgress
 from tablemapper.engines.sqlite.online import apply_schema
 from tablemapper.engines.sqlite.online.migration import SqliteMigrations
 from tablemapper.errors import TableMapperError
@@ -82,16 +82,13 @@ def opened(draft: ActionPlan, catalogue: Catalogue, schema: Schema, *, count: in
     return registration.opened(draft, catalogue, classes, evolution) if evolution.changed else catalogue
 
 
-class Values:
+class Values(CopyingEngine):
     """A store of values, for a run of migrations."""
 
     faults: Mapping[Any, ConversionFault] = {}
-    dropped = SqliteMigrations.dropped
     has_twin = SqliteMigrations.has_twin
     under_way = SqliteMigrations.under_way
     building = SqliteMigrations.building
-    history = SqliteMigrations.history
-    forms = SqliteMigrations.forms
 
     def __init__(self) -> None:
         self._catalogue = Catalogue()
@@ -180,8 +177,8 @@ class Values:
     def lacking(self, transition: Transition) -> Sequence[ConversionFault]:
         return ()
 
-    def adopt(self, applied: Sequence[tuple[str, str]]) -> None:
-        self.carry(migration_states.adopted, applied)
+    def _take(self, transition: Callable[..., Catalogue], *args: Any, **kwargs: Any) -> None:
+        self.carry(transition, *args, **kwargs)
 
     def start(self, transition: Transition) -> bool:
         self.transition = transition
@@ -193,9 +190,6 @@ class Values:
 
     def discard(self, name: str) -> None:
         self.carry(migration_states.discarded)
-
-    def edit(self, edit: MetadataChange) -> None:
-        self.carry(migration_states.edited, edit)
 
     def take_over(self, schema: Schema) -> bool:
         return self._open(schema)

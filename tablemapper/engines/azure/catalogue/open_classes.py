@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, Final, TypeVar
@@ -41,7 +42,7 @@ from ..tables.driver import Effects, ReadClock, clock
 from ..tables.entity_json import EntityCodec, codec_of
 from ..tables.reserved_names import HIDDEN_PREFIX, STATE
 from ..tables.service import MAX_CHANGES, PARTITION, ROW, Entity, ErrorResponse
-from .opening import open_catalogue, without_dropped
+from .opening import as_it_is, open_catalogue, without_dropped
 from .placement import is_inner
 from .publication import UNWRITTEN, Head, StoredCatalogue, names_of, no_catalogue, read_catalogue, read_head
 
@@ -325,8 +326,8 @@ class OpenClasses:
             StoreLocked: the store is frozen.
             InvalidEntity: fields make another key.
         """
-        if any(operation.verb != "build" for operation in operations):
-            check_thawed(self.catalogue)
+        if classes := {operation.model.name for operation in operations if operation.verb != "build"}:
+            check_thawed(self.catalogue, classes)
         for operation in operations:
             model, key = operation.model, operation.key
             if not self._key_test(model)[0].has(*key):
@@ -351,6 +352,14 @@ class OpenClasses:
         if (test := self._reserved.get(model.cls)) is not None and test(partition, row) is not None:
             return True
         return any(a.matches_prefix(partition) and b.matches_prefix(row) for a, b in self._special.get(model, ()))
+
+    @cached_property
+    def cleared_tables(self) -> frozenset[str]:
+        """The tables of a class that is being cleared: of what writes left there nothing is finished, as all of it goes."""
+        cleared, forms = self.catalogue.clearing, self.catalogue.models
+        return frozenset(
+            [form.table for name, form in forms.items() if cleared is not None and cleared in (name, form.source)]
+        )
 
     # -- what is maintained: `write_decision.MaintenanceRules`
 
@@ -435,6 +444,7 @@ class CatalogueRefresher:
         self._times = times
         self._timeout = timeout
         self._read_only = read_only
+        self._replacing = threading.Lock()
 
     def classes(self) -> Effects[OpenClasses]:
         """Return the classes by which something may be sent now."""
@@ -484,13 +494,32 @@ class CatalogueRefresher:
         if head is None:
             raise no_catalogue(self._table)
         if head.generation != at_start.head.generation:
-            self.known, replaced = OpenClasses(at_start.opened, (yield from self._published())), self.known
-            self.known.seen = clock_now if replaced is at_start else max(clock_now, replaced.seen)
+            classes = OpenClasses(at_start.opened, (yield from self._published(at_start.opened)))
+            with self._replacing:
+                if self.known.opened is at_start.opened:  # (else more classes were opened meanwhile)
+                    classes.seen = clock_now if self.known is at_start else max(clock_now, self.known.seen)
+                    self.known = classes
         elif self.known is at_start:
             at_start.seen = max(at_start.seen, clock_now)
         return self.known
 
-    def _published(self) -> Effects[StoredCatalogue]:
+    def _published(self, schema: Schema) -> Effects[StoredCatalogue]:
         if self._read_only and (catalogue := (yield from read_catalogue(self._table, self._timeout))) is not None:
             return catalogue
-        return (yield from open_catalogue(self._table, self.known.opened, self._timeout, self._times, follows=True))
+        return (yield from open_catalogue(self._table, schema, self._timeout, self._times, follows=True))
+
+    def extend(self, schema: Schema) -> Effects[None]:
+        """Go on with further classes.
+
+        Raises:
+            SchemaMismatch, NotAStore: as they are opened.
+        """
+        clock_now, prefix = (yield from clock()), self.known.head.prefix
+        if self._read_only:
+            _, published = yield from as_it_is(self._table, schema, self._timeout, prefix=prefix)
+        else:
+            published = yield from open_catalogue(self._table, schema, self._timeout, self._times, prefix=prefix)
+        classes = OpenClasses(schema, published)
+        classes.seen = clock_now
+        with self._replacing:
+            self.known = classes

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -20,30 +20,27 @@ from ....catalogue.actions import ActionPlan
 from ....catalogue.catalogue import Catalogue
 from ....catalogue.dropping import without_jobs
 from ....catalogue.migration_states import (
-    adopted,
     contracted,
     dropped_classes,
-    dropped_labels,
-    edited,
     is_undone,
     retired,
 )
-from ....catalogue.transitions import MetadataChange, Transition
+from ....catalogue.transitions import Transition
 from ....entities.etag import Stamp
 from ....errors import NotAStore
-from ....evolution.history import History
 from ....evolution.spec_compiler import stored_schema
 from ....evolution.versions import Versions
 from ....schema.labels import Label
-from ....schema.model import Model, Schema
+from ....schema.model import Schema
 from ....schema.specs import AppliedSpec, Forms
-from ...migration_protocol import Batches, StaleScript, TableReplacement
+from ...migration_protocol import Batches, ReplacingEngine, StaleScript, TableReplacement
 from ..catalogue.open_classes import CatalogueRefresher, OpenClasses
 from ..catalogue.opening import open_catalogue
 from ..catalogue.placement import check_models
 from ..catalogue.publication import StoredCatalogue, changed, names_of, read_catalogue
 from ..cross_partition.marks import label_of, parts_of
 from ..cross_partition.outbox import Deadline, DeadlineExceeded, Outbox, Timing
+from ..dropping import abandoned, deleted_tables
 from ..group_writer import GroupWriter
 from ..reading.filters import visible
 from ..reading.scans import rows_of
@@ -51,13 +48,13 @@ from ..recovery import sweep, waited
 from ..tables.driver import Driver, Effects, clock, server_time, store_errors
 from ..tables.reserved_names import CATALOGUE
 from ..tables.service import Service
-from .table_swap import AzureReplacement, abandoned, deleted_tables
+from .table_swap import AzureReplacement
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class AzureMigrations:
+class AzureMigrations(ReplacingEngine):
     """The store of an account, for migrations; `MigrationEngine` says more of each method."""
 
     def __init__(self, driver: Driver, name: str, catalogue: str, timeout: float, times: Timing) -> None:
@@ -67,7 +64,7 @@ class AzureMigrations:
         self._table = catalogue
         self._times = times
         self.look()
-        driver.names = lambda: names_of(self._catalogue.value)
+        driver.names = lambda: names_of(self._catalogue)
 
     @classmethod
     def open(
@@ -94,7 +91,6 @@ class AzureMigrations:
             raise
 
     def close(self) -> None:
-        """Close the connections."""
         self._driver.close()
 
     def run(self, work: Effects[T]) -> T:
@@ -105,8 +101,8 @@ class AzureMigrations:
     # ------------------------------------------------------------------------------------------ the catalogue
 
     def look(self) -> None:
-        """Read the catalogue as it is now."""
-        self._catalogue = self._read()
+        self._stored = self._read()
+        self._catalogue = self._stored.value
 
     def _read(self) -> StoredCatalogue:
         catalogue = self.run(read_catalogue(self._table, self.timeout))
@@ -114,20 +110,7 @@ class AzureMigrations:
             raise NotAStore(f"there is no store in this account, as it has no catalogue {self._table}")
         return catalogue
 
-    def forms(self) -> Forms:
-        """Return the forms of the classes of the store."""
-        return self._catalogue.value.models
-
-    def history(self) -> History:
-        """Return the migrations that were started, in that order."""
-        return self._catalogue.value.history
-
-    def dropped(self, new: Mapping[str, Iterable[Model]]) -> frozenset[str]:
-        """Return the labels of what migrations drop, and of other definitions of the same names that are older than they."""
-        return dropped_labels(self._catalogue.value, new)
-
     def count(self, name: str) -> int:
-        """Return the number of entities of a class."""
         classes = self._classes()
         for model in classes.models:
             if model.name == name:
@@ -137,13 +120,12 @@ class AzureMigrations:
 
     def under_way(self) -> str | None:
         """Return the id of the migration that copies, or has begun to."""
-        running = self._catalogue.value.history.running
+        running = self._catalogue.history.running
         return None if running is None else running.id
 
     def begin(self, transition: Transition) -> TableReplacement:
-        """Start a migration that copies, from the beginning."""
-        times = self._catalogue.head.times(self._times)
-        run = AzureReplacement(transition, self._catalogue, self._table, self._name, times, self.timeout, self._driver)
+        times = self._stored.head.times(self._times)
+        run = AzureReplacement(transition, self._stored, self._table, self._name, times, self.timeout, self._driver)
         try:
             run.begin()
         except BaseException:
@@ -152,40 +134,25 @@ class AzureMigrations:
         return run
 
     def discard(self, name: str) -> None:
-        """Abandon a migration that is under way, and delete the tables that it copied to."""
-        running = self._catalogue.value.history.running
+        running = self._catalogue.history.running
         if running is not None and running.id == name:
             self.run(abandoned(self._table, running.kept, self.timeout))
         self.look()
 
-    def adopt(self, applied: Sequence[tuple[str, str]]) -> None:
-        """Note migrations, each with its digest, as done, without running them: the store is younger than they are."""
-        self._change(adopted, applied)
-
-    def edit(self, edit: MetadataChange) -> None:
-        """Run a migration that copies nothing."""
-        self._change(edited, edit)
-
     def take_over(self, schema: Schema) -> bool:
-        """Add to the catalogue what classes declare, as opening them does; return whether anything was added."""
         check_models(schema, self._table)
-        generation = self._catalogue.head.generation
+        generation = self._stored.head.generation
         self.run(open_catalogue(self._table, schema, self.timeout, self._times))
         self.look()
-        return self._catalogue.head.generation != generation
+        return self._stored.head.generation != generation
 
-    def _change(
+    def _take(
         self,
         transition: Callable[Concatenate[ActionPlan, Catalogue, P], Catalogue],
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> None:
-        """Publish what a transition makes of the catalogue that was looked at, then look at it again.
-
-        Raises:
-            Outdated: it is another one by now.
-        """
-        seen, draft, value = self._catalogue.head.generation, self._draft(), self._catalogue.value
+        seen, draft, value = self._stored.head.generation, self._draft(), self._catalogue
 
         def change(catalogue: StoredCatalogue) -> Catalogue | None:
             nonlocal value
@@ -211,12 +178,12 @@ class AzureMigrations:
         self._publish(
             lambda catalogue: catalogue.value if is_undone(catalogue.value, id) else retired(draft, catalogue.value, id)
         )
-        if is_undone(self._catalogue.value, id):
+        if is_undone(self._catalogue, id):
             return False
         entry = self.history().current(id)
         assert entry is not None
         if entry.drops:
-            ended_classes = dropped_classes(self._catalogue.value, id)
+            ended_classes = dropped_classes(self._catalogue, id)
             labels, late = _parts(entry.drops, ended_classes, self.forms())
             self._publish(partial(_disabled, labels))
             self._erase(labels, ended_classes)
@@ -248,7 +215,7 @@ class AzureMigrations:
     def _delete_kept(self, of: Callable[[AppliedSpec], bool]) -> list[AppliedSpec]:
         """Delete the tables that some migrations keep, once every program knows of these; return those that kept some."""
         if any(applied.kept for applied in self.history() if of(applied)):
-            self._wait(self._catalogue.head.times(self._times).settled)
+            self._wait(self._stored.head.times(self._times).settled)
             self.look()  # (another run may have done it meanwhile, and a table may have its name again)
         applied_keeping = [applied for applied in self.history() if of(applied) and applied.kept]
         self.run(deleted_tables([name for applied in applied_keeping for name in applied.kept], self.timeout))
@@ -266,7 +233,7 @@ class AzureMigrations:
 
     def _wait(self, seconds: float) -> None:
         """Wait until the catalogue has been for some time as it was looked at: then every process knows of it."""
-        since = int(Stamp(self._catalogue.head.etag))
+        since = int(Stamp(self._stored.head.etag))
         while self.run(waited(self._table, since, seconds, self.timeout)):
             pass
 
@@ -280,7 +247,7 @@ class AzureMigrations:
             ended_classes: the classes, and aggregates that nobody reads.
             before: the classes that have them; None: as they are now.
         """
-        outbox = Outbox(self._table, self._catalogue.head.times(self._times))
+        outbox = Outbox(self._table, self._stored.head.times(self._times))
         times = outbox.times
         self._wait(max(times.settled, times.lease + times.deadline))
         classes = self._classes()

@@ -7,7 +7,6 @@ the store names all these tables, so whoever finds that a run has ended early de
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 import attrs
@@ -28,11 +27,12 @@ from ..catalogue.opening import open_catalogue
 from ..catalogue.placement import check_models
 from ..catalogue.publication import StoredCatalogue, changed, names_of, read_catalogue
 from ..cross_partition.outbox import Outbox, Timing
+from ..dropping import abandoned, deleted_tables
 from ..engine import AzureEngine
 from ..recovery import sweep, waited
 from ..tables.driver import Driver, Effects, clock, read, server_time, store_errors
 from ..tables.reserved_names import fresh_table
-from ..tables.service import ETAG, DeleteTable, Entity, ErrorResponse, GetEntity, GroupTransaction, RowChange
+from ..tables.service import ETAG, Entity, ErrorResponse, GetEntity, GroupTransaction, RowChange
 
 T = TypeVar("T")
 _RUNS = "migration"
@@ -251,30 +251,3 @@ class AzureReplacement:
         if self._entry is None:
             return
         self.run(abandoned(self.table, self._entry.kept, self.timeout))
-
-
-def abandoned(table: str, kept_tables: Sequence[str], timeout: float) -> Effects[None]:
-    """End a run that made some tables, unless it is over, and let programs write again; delete those that the store has not.
-
-    Args:
-        table: of the catalogue.
-        kept_tables: the tables; the first is that of a catalogue, which is nobody's afterwards.
-        timeout: seconds after which to give up, if no answer comes.
-    """
-
-    def without(catalogue: StoredCatalogue) -> Catalogue | None:
-        history = catalogue.value.history
-        if history.running is None or history.running.kept != kept_tables:
-            return None
-        return attrs.evolve(catalogue.value, history=history.without(history.running), frozen=None)
-
-    catalogue = yield from changed(table, timeout, without)
-    # (It may have switched, and another one may have replaced its tables since.)
-    has = {*names_of(catalogue.value).values(), *(name for entry in catalogue.value.history for name in entry.kept)}
-    yield from deleted_tables([kept_tables[0], *(name for name in kept_tables if name not in has)], timeout)
-
-
-def deleted_tables(names: Iterable[str], timeout: float) -> Effects[None]:
-    """Delete tables, as far as they are there."""
-    for name in names:
-        yield from read(DeleteTable(name), timeout)

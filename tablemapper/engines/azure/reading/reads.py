@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 import attrs
 
-from ....entities.declaration import IndexModel
+from ....entities.key_and_indexes import IndexModel
 from ....errors import QueryStopped
 from ....planning.bounds import Bound
 from ....planning.budget import BudgetMeter
@@ -151,33 +151,10 @@ class AzureReads:
         """Yield rows in chunks, in the order of the plan, those after one position; a page is of one state."""
         return _Reading(self._source, bound, layout, limit, spending).chunks(after)
 
-    def lines(self, bound: BoundPlan, layout: RowLayout, size: int, limit: int | None) -> None:
-        """Return None: no service gives rows as lines."""
-
-    def partition_rows(self, plan: Plan, layout: RowLayout) -> Callable[[str, int | None], list[Row] | None]:
-        """Return a function that gives None: a partition is read as any range is."""
-        return lambda partition, limit: None
-
     def find(self, bound: BoundPlan, layout: RowLayout) -> Row | None:
-        """Return the first row."""
         return next(chain.from_iterable(self.rows(bound, layout, limit=1)), None)
 
-    def count(self, bound: BoundPlan, *, within: Any = None) -> int | None:
-        """Return None: entities are counted by reading them."""
-        return None
-
-    def totals(self, bound: BoundPlan, by: Sequence[str], measured: str | None, *, summed: bool) -> None:
-        """Return None: entities are added up in Python."""
-
-    def footprint(self, bound: BoundPlan, most: int) -> None:
-        """Return None: to count rows costs as much as to read them."""
-
-    def between_bounds(self, bound: BoundPlan, most: int) -> int | None:
-        """Return None: to count rows costs as much as to read them."""
-        return None
-
     def ordered(self, key: Sequence[str]) -> Any:
-        """Return what sorts as the service sorts keys."""
         return tuple(map(units, key))
 
     def divide(self, bound: BoundPlan, parts: int) -> list[KeyPosition]:
@@ -429,7 +406,7 @@ class _Reading:
                 yield from self._classes.entities(self._model, page)
             return
         last_row: tuple[KeyPosition, Entity] | None = None
-        for entity in filter(partial(is_index_row, outer=self._remote), chain.from_iterable(pages)):
+        for entity in filter(partial(is_index_row, remote=self._remote), chain.from_iterable(pages)):
             for place in self._places(self._index, entity):
                 if last_row is not None and last_row[0] != place:
                     yield last_row

@@ -310,7 +310,8 @@ class DatabaseLocation:
         try:
             if connection.readonly("main"):
                 raise StoreReadOnly(
-                    f'"{self.path}" cannot be written; check the permissions of the file and of its directory'
+                    f'"{self.path}" cannot be written; check the permissions of the file and of its directory, or open it '
+                    "with read_only=True to read"
                 )
             self._harden(connection, cache=_WRITER_CACHE)
             if (create or self.in_memory) and not _value(connection, "SELECT count(*) FROM sqlite_schema"):

@@ -58,7 +58,7 @@ def copy_store(
     except FileExistsError:
         raise StoreError(f'"{target}" is there already; a backup never overwrites: choose another path') from None
     except (apsw.Error, OSError) as error:
-        raise translated(error, target if isinstance(error, OSError) else name) from error
+        raise translated(error, target if isinstance(error, OSError | apsw.FullError) else name) from error
 
 
 @contextmanager

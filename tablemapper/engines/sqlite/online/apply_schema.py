@@ -29,6 +29,7 @@ from ....keys.template import Template
 from ....schema.model import Model, Schema
 from ....schema.specs import ModelSpec
 from ..driver.timestamps import STATE
+from ..file.database import File
 from ..file.writer import Writer
 from ..rows.build_steps import build_batch
 from ..rows.jobs import CREATE_JOBS, LEDGER, QUEUE, progress
@@ -78,6 +79,33 @@ def evolution_of(catalogue: Catalogue, schema: Schema, query: CatalogueRead, tim
 
 
 @as_corruption()
+def followed(file: File, schema: Schema, ways_back: Sequence[BackwardConversion]) -> SqliteSchema:
+    """Make a file hold what a schema needs; return that schema as the file has it.
+
+    Raises:
+        SchemaMismatch: the file holds something else.
+    """
+    written_generation: int | None = None
+
+    def look(query: CatalogueRead) -> SqliteSchema | None:  # at one state, since others may change the file meanwhile
+        with as_corruption():
+            entries = query(SCHEMA)
+            catalogue, generation = read_catalogue(query, entries), read_generation(query)
+            if generation != written_generation and has_to_change(catalogue, schema, query):
+                return None
+            sqlite = SqliteSchema(schema, catalogue, generation, ways_back)
+            verify(entries, sqlite, catalogue)
+            return sqlite
+
+    def write(writer: Writer) -> int:
+        take_over(writer, schema)
+        return writer.generation
+
+    while (sqlite := file.by_writer(look)) is None:
+        written_generation = file.write(write)
+    return sqlite
+
+
 def as_it_is(
     schema: Schema | None,
     ways_back: Sequence[BackwardConversion],

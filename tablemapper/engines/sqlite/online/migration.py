@@ -6,34 +6,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import attrs
 
+from ....catalogue.actions import ActionPlan
 from ....catalogue.catalogue import Catalogue
 from ....catalogue.cutover import switched
 from ....catalogue.dropping import drop_former, unused
 from ....catalogue.migration_states import (
-    adopted,
     contracted,
     discarded,
     dropped_classes,
-    dropped_labels,
-    edited,
     is_undone,
     retired,
     started,
 )
-from ....catalogue.transitions import ConversionFault, MetadataChange, Transition
+from ....catalogue.transitions import ConversionFault, Transition
 from ....errors import InvalidMigration
-from ....evolution.history import History
 from ....evolution.versions import Versions
-from ....schema.model import Model, Schema
-from ....schema.specs import Forms
-from ...migration_protocol import Batches, CopyProgress, StaleScript
+from ....schema.model import Schema
+from ...migration_protocol import Batches, CopyingEngine, CopyProgress, StaleScript
 from ...protocol import StepTiming
 from ..driver.snapshots import Snapshot
 from ..file.database import File
@@ -49,6 +45,7 @@ from .backfill import OF, Backfill, Key, is_one_way
 from .dropped_tables import delete_class_rows, delete_rows
 from .transition_runner import CatalogueUpdate, change, count
 
+P = ParamSpec("P")
 T = TypeVar("T")
 _FOLLOWS = 10  # times that a write follows the catalogue; after that others change it faster than this one writes
 _COPY = f"substr(id, 1, instr(id || '{OF}', '{OF}') - 1)"
@@ -56,7 +53,7 @@ _LEFTOVERS = f"SELECT id, pk, rk FROM {LEDGER} WHERE {_COPY} NOT IN (SELECT id F
 _FORGET = f"DELETE FROM {LEDGER} WHERE id = ? AND pk = ? AND rk = ?"
 
 
-class SqliteMigrations:
+class SqliteMigrations(CopyingEngine):
     """One file, for migrations."""
 
     def __init__(self, file: File) -> None:
@@ -84,7 +81,6 @@ class SqliteMigrations:
             raise
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
     # ------------------------------------------------------------------------------------------ the catalogue
@@ -113,24 +109,10 @@ class SqliteMigrations:
         models = [model for model in transition.new.models if transition.back and model.name in former_catalogue.models]
         return self._schema(Schema(tuple(models)), former_catalogue)
 
-    def forms(self) -> Forms:
-        """Return the forms of the classes of the file."""
-        return self._catalogue.models
-
-    def history(self) -> History:
-        """Return the migrations that were started, in that order."""
-        return self._catalogue.history
-
-    def dropped(self, new: Mapping[str, Iterable[Model]]) -> frozenset[str]:
-        """Return the labels of what migrations drop, and of other definitions of the same names that are older than they."""
-        return dropped_labels(self._catalogue, new)
-
     def building(self) -> frozenset[str]:
-        """Return the classes over whose entities something is being built."""
         return frozenset([job.owner for job in self._catalogue.jobs])
 
     def count(self, name: str) -> int:
-        """Return the number of entities of a class."""
         with self._unchanged() as snapshot:
             if name not in self._catalogue.models:  # (it was, when the caller looked)
                 raise StaleScript
@@ -146,7 +128,6 @@ class SqliteMigrations:
 
     @property
     def faults(self) -> Mapping[tuple[str, Key], ConversionFault]:
-        """The entities that could not be converted so far."""
         return {} if self._copying is None else self._copying.faults
 
     # ------------------------------------------------------------------------------------------ running one
@@ -180,9 +161,13 @@ class SqliteMigrations:
         self.look()
         return result
 
-    def adopt(self, applied: Sequence[tuple[str, str]]) -> None:
-        """Note migrations, each with its digest, as done, without running them: the store is younger than they are."""
-        self._change(lambda writer: change(writer, adopted, applied))
+    def _take(
+        self,
+        transition: Callable[Concatenate[ActionPlan, Catalogue, P], Catalogue],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> None:
+        self._change(lambda writer: change(writer, transition, *args, **kwargs))
 
     def start(self, transition: Transition) -> bool:
         """Start a migration, or continue it; return whether anything is to be copied: not if a twin has the result."""
@@ -201,7 +186,6 @@ class SqliteMigrations:
         return self._change(write)
 
     def lacking(self, transition: Transition) -> Sequence[ConversionFault]:
-        """Return the entities that cannot become what they were before a migration that is undone; write nothing."""
         if self._catalogue.staged is not None or self.has_twin(transition.id):
             return ()
         copying = Backfill(transition)
@@ -211,11 +195,9 @@ class SqliteMigrations:
             return copying.lacking(snapshot)
 
     def under_way(self) -> str | None:
-        """Return the name of the migration that was started and has not switched; None if there is none."""
         return None if self._catalogue.staged is None else self._catalogue.staged.migration
 
     def discard(self, name: str) -> None:
-        """Abandon a migration that is under way, and drop the tables that it copied to."""
 
         def write(writer: Writer) -> None:
             if self.under_way() == name:
@@ -223,18 +205,12 @@ class SqliteMigrations:
 
         self._change(write)
 
-    def edit(self, edit: MetadataChange) -> None:
-        """Run a migration that copies nothing, in one transaction."""
-        self._change(lambda writer: change(writer, edited, edit))
-
     def take_over(self, schema: Schema) -> bool:
-        """Add to the catalogue what classes declare, as opening them does; return whether anything was added."""
         generation_before = self._generation
         self._change(lambda writer: take_over(writer, schema))
         return self._generation != generation_before
 
     def step(self, most: int) -> CopyProgress:
-        """Convert the next entities, at most ``most``, in one transaction; that of the last ones switches."""
         transition, copying = self._transition, self._copying
         assert transition is not None
         assert copying is not None
@@ -275,7 +251,6 @@ class SqliteMigrations:
     # ------------------------------------------------------------------------------------------ after the switch
 
     def clear(self, most: int) -> StepTiming | None:
-        """Delete the notes of finished migrations in one transaction, at most so many rows; None if there were none."""
 
         def write(writer: Writer) -> None:
             writer.executemany(_FORGET, writer.execute(_LEFTOVERS, (most,)).fetchall())
@@ -283,7 +258,6 @@ class SqliteMigrations:
         return self._paced(write)[1] if self._file.read(_LEFTOVERS, (1,)) else None
 
     def has_twin(self, id: str) -> bool:
-        """Return whether the version before a migration goes on, in tables that are kept in step."""
         return any(twin.migration == id for twin in self._catalogue.twins)
 
     def contract(self, id: str, batches: Batches) -> bool:
@@ -337,13 +311,11 @@ class SqliteMigrations:
         return True
 
     def drop_former(self) -> None:
-        """Drop former definitions of indexes and aggregates that no version of a class in use can declare."""
         if unused(self._catalogue) and self._catalogue.staged is None:
             self._write(lambda writer: change(writer, drop_former))
             self.look()
 
     def backup(self, path: str) -> None:
-        """Write a copy of one state of the file."""
         self._file.backup(path)
 
 

@@ -143,6 +143,12 @@ class CatalogueCache:
                 catalogue = read_catalogue(snapshot.read)
                 self.state = self._state(SqliteSchema(self._schema, catalogue, generation, current.ways_back))
 
+    def extend(self, sqlite: SqliteSchema) -> None:
+        """Go on with other classes."""
+        with self._catching_up:
+            self._schema = sqlite.schema
+            self.state = self._state(sqlite)
+
     def check_ready(self, sqlite: SqliteSchema, model: Model, index: str | None = None) -> None:
         """Refuse to read what is not ready.
 

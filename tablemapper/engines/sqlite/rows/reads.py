@@ -24,6 +24,7 @@ from ....planning.projection import RowLayout
 from ....planning.query_parts import KeyPosition, QueryPart, narrowed
 from ....planning.ranges import BoundPlan
 from ....schema.rows import Row, readable
+from ...optional_protocols import PartitionReader
 from ...protocol import DatabasePlan, Position
 from ..driver.driver_errors import NoSuchName
 from ..driver.snapshots import Snapshot
@@ -69,7 +70,7 @@ def retry_refreshed(catch_up: Callable[[], None], reader: Callable[[], T]) -> T:
 
 
 class SqliteReads:
-    """Runs searches over one file."""
+    """Runs searches over one file; `protocol.Reads` says what each does."""
 
     def __init__(self, file: File, current: CatalogueCache) -> None:
         self._file = file
@@ -104,7 +105,6 @@ class SqliteReads:
         spending: BudgetMeter | None = None,
         within: Snapshot | None = None,
     ) -> Iterator[list[Row]]:
-        """Yield rows in chunks, all of one state of the file, those after one position."""
         select = self.select(bound.plan)
         standalone = within is None and spending is None
         if bound.plan.merged:
@@ -134,7 +134,6 @@ class SqliteReads:
     def lines(
         self, bound: BoundPlan, layout: RowLayout, size: int, limit: int | None
     ) -> Iterator[bytes | list[Row]] | None:
-        """Return rows in chunks of at most so many, as text; see `Reads`."""
         select = self.select(bound.plan)
         if select.few or not select.has_lines(layout):
             return None
@@ -183,12 +182,11 @@ class SqliteReads:
         rows = read_rows(*statements[0])
         return rows if len(rows) <= _CHUNK else None
 
-    def partition_rows(self, plan: Plan, layout: RowLayout) -> Callable[[str, int | None], list[Row] | None]:
-        """Return a function that reads the first rows of one partition of a path, or all; None if they may be many."""
+    def partition_rows(self, plan: Plan, layout: RowLayout) -> PartitionReader:
         statement: tuple[Select, str] | None = None
         read_few, current = self._file.read_few, self._current
 
-        def rows(partition: str, limit: int | None) -> list[Row] | None:
+        def rows(partition: str, limit: int | None, values: Sequence[Any]) -> list[Row] | None:
             nonlocal statement
             if statement is None or statement[0].sqlite is not current.state.sqlite:
                 select = self.select(plan)
@@ -199,7 +197,7 @@ class SqliteReads:
                     return None
                 limit = _CHUNK + 1
             try:
-                chunk = read_few(sql, (partition, limit))
+                chunk = read_few(sql, (partition, *select.filter_values(values), limit))
             except NoSuchName:
                 return None  # a plan with ranges finds the new name
             return chunk if len(chunk) <= _CHUNK else None
@@ -208,7 +206,6 @@ class SqliteReads:
 
     @_retrying
     def find(self, bound: BoundPlan, layout: RowLayout) -> Row | None:
-        """Return the first row."""
         select = self.select(bound.plan)
         one_by_one = bound.plan.merged or bound.plan.by_partition
         statements = [] if one_by_one else list(select.statements(bound, layout, limit=1))
@@ -242,7 +239,6 @@ class SqliteReads:
 
     @_retrying
     def count(self, bound: BoundPlan, *, within: Snapshot | None = None) -> int | None:
-        """Return the number of entities; None if that has to be found out in Python."""
         select = self.select(bound.plan)
         plan = bound.plan
         if select.residual or (plan.distinct and (len(bound.ranges) > 1 or bound.whole is not None)):
@@ -257,7 +253,6 @@ class SqliteReads:
 
     @_retrying
     def totals(self, bound: BoundPlan, by: Sequence[str], measured: str | None, *, summed: bool) -> list[Row] | None:
-        """Return totals by group; None if SQL does not give what Python does. See `Reads`."""
         select = self.select(bound.plan)
         if select.residual or bound.plan.distinct:
             return None
@@ -281,7 +276,6 @@ class SqliteReads:
 
     @_retrying
     def between_bounds(self, bound: BoundPlan, most: int) -> int:
-        """Return the number of rows between the bounds, before any filter, at most ``most``."""
         select, count = self.select(bound.plan), 0
         with self._file.snapshot() as snapshot:
             for sql, args in select.counts(bound, filtered=False, most=most, find=snapshot.get):
@@ -292,7 +286,6 @@ class SqliteReads:
 
     @_retrying
     def footprint(self, bound: BoundPlan, most: int) -> ReadEstimate:
-        """Return what a plan reads, counted up to ``most`` rows."""
         plan, select = bound.plan, self.select(bound.plan)
         rows: list[int] = []
         remaining, size, sampled = most, (0.0, 0.0), 0
@@ -376,11 +369,9 @@ class SqliteReads:
         return key
 
     def residual(self, plan: Plan) -> tuple[AnyPredicate, ...]:
-        """Return the predicates that have to be evaluated in Python."""
         return self.select(plan).residual
 
     def in_one_state(self, read: Callable[[Any], Iterator[T]]) -> Iterator[T]:
-        """Yield what a function reads of one state of the file, as it is asked for."""
         chunks: Iterator[T] = iter(())
 
         def start_reading() -> T | None:

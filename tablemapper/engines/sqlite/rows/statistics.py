@@ -7,7 +7,7 @@ from datetime import UTC, timedelta
 from typing import Any
 
 from ....datetime_types import Builtin
-from ....entities.declaration import IndexModel
+from ....entities.key_and_indexes import IndexModel
 from ....limits import MAX_VALUE
 from ....progress import Meter
 from ....schema.model import Model

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from ....catalogue.property_names import Names
 from ....catalogue.tables import index_column_names
-from ....entities.declaration import IndexModel
+from ....entities.key_and_indexes import IndexModel
 from ....schema.maintenance import index_columns
 from ....schema.model import Model
 from .ddl import quoted, short

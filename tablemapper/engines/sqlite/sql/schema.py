@@ -11,7 +11,7 @@ from ....catalogue.catalogue import Catalogue, CopySpec, Mirror
 from ....catalogue.transitions import BackwardConversion, Conversion
 from ....catalogue.zone_rules import states_here
 from ....entities.aggregates import kept_field
-from ....entities.declaration import IndexModel
+from ....entities.key_and_indexes import IndexModel
 from ....evolution.newer_versions import lacking, stored_maintenance
 from ....evolution.rules import reads
 from ....schema.labels import is_former

@@ -10,8 +10,8 @@ from typing import Final
 
 from ....catalogue.tables import FIXED, Table
 from ....codegen import compile_functions
-from ....entities.declaration import IndexModel
 from ....entities.fields import FieldModel
+from ....entities.key_and_indexes import IndexModel
 from ....evolution.newer_versions import ExtendedModel
 from ....schema.model import Model
 from ....schema.rows import FIRST, Row

@@ -8,12 +8,13 @@ import signal
 import stat
 from pathlib import Path
 
+import apsw
 import pytest
 
 from tablemapper.engines.sqlite.file import backup
 from tablemapper.engines.sqlite.file.database import File
 from tablemapper.engines.sqlite.file.opening import open_file
-from tablemapper.errors import StoreError
+from tablemapper.errors import StoreError, StoreFull
 
 from .... import sqlite_vfs  # noqa: F401  registers the file layers
 from ..table import beside, checkpoint, in_child, insert, open_table
@@ -55,6 +56,19 @@ def test_a_backup_is_one_state_taken_while_others_write(path: Path, file: File) 
         assert other.integrity() == []
         assert other.write(insert(1)) > 0
     assert checkpoint(file)
+
+
+def test_a_disk_that_the_copy_fills_is_that_of_the_copy(
+    path: Path, file: File, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill(*_: object) -> None:
+        raise apsw.FullError("database or disk is full")
+
+    monkeypatch.setattr(backup, "copy_pages", fill)
+    with pytest.raises(StoreFull, match=f'^"{path.parent}/far/copy.db": the disk is full'):
+        (path.parent / "far").mkdir()
+        file.backup(path.parent / "far" / "copy.db")
+    assert os.listdir(path.parent / "far") == []
 
 
 def test_a_backup_has_its_name_only_once_it_is_on_the_disk(

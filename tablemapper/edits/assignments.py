@@ -9,12 +9,12 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import attrs
 
 from ..codegen import Names, compile_functions
-from ..entities.declaration import check_type, check_value, located, maintained_fault
+from ..entities.declaration import check_type, check_value, checked_on_write, located, read_only_fault
 from ..entities.entity import key_of
 from ..entities.fields import FieldModel
 from ..errors import CorruptStore, InvalidEntity, did_you_mean, safe_repr
@@ -22,6 +22,9 @@ from ..expressions.arithmetic import EXACT, Computed, Number, calculation_fault,
 from ..expressions.python_source import calculation_source
 from ..expressions.tree import Assignment, Attr, ElementOfList
 from ..owner_cache import cached_on_owner
+from ..schema.maintenance import sound_test
+from ..schema.model import Model, has_functions
+from ..schema.rows import DAMAGE, FIRST, SAFE_LENGTH, Row, unreadable
 from ..values.parts import (
     MISSING,
     NoElement,
@@ -36,11 +39,10 @@ from ..values.parts import (
     path_text,
 )
 from ..values.scalars import SCALARS, ValueFault, ValueType
-from .maintenance import sound_test
-from .model import Model, has_functions
-from .rows import DAMAGE, FIRST, SAFE_LENGTH, Row, unreadable
 
 MAX_FUNCTIONS = 512
+_Source: TypeAlias = Literal["constant", "sum", "call"]
+"""Where a value in a row comes from: a constant, the value before and a constant, a function without arguments."""
 
 
 @attrs.frozen(eq=False)
@@ -88,6 +90,20 @@ class Assignments:
     def __str__(self) -> str:
         return ", ".join([f"{step.label}={step.text}" for step in self.steps])
 
+    def at_write(self) -> Assignments:
+        """Return these assignments with those of a write: the values of ``on_write=`` now.
+
+        Raises:
+            InvalidEntity: one gives what its field cannot hold.
+        """
+        declaration = self.model.declaration
+        fields: list[Any] = [*declaration.set_on_write]
+        if not fields:
+            return self
+        values = [checked_on_write(declaration, f, f.on_write()) for f in fields]
+        steps = [_Step(f, (), f.name, f.type, value) for f, value in zip(fields, values, strict=True)]
+        return attrs.evolve(self, steps=(*self.steps, *steps))
+
     def constants(self) -> dict[str, Any] | None:
         """Return what is stored in whole fields; None if something is calculated, removed, or a rule looks at several fields."""
         if hasattr(self.model.cls, "__attrs_post_init__"):
@@ -104,7 +120,7 @@ class Assignments:
         """
         if has_functions(self.model):
             return None
-        shape: list[tuple[str, bool]] = []
+        shape: list[tuple[str, _Source]] = []
         constants: list[Any] = []
         texts = 0
         for step in self.steps:
@@ -114,7 +130,12 @@ class Assignments:
             constant = step.increment if adds or step.constant is None else f.type.store(step.constant)
             texts += len(constant) if f.type.spillable and constant is not None and not adds else 0
             constants.append(constant)
-            shape.append((f.name, adds))
+            shape.append((f.name, "sum" if adds else "constant"))
+        for f in self.model.declaration.set_on_write:
+            if f.type.spillable:  # (its length is not known before)
+                return None
+            constants.append(partial(_stored_on_write, self.model, f))
+            shape.append((f.name, "call"))
         change = _row_change(self.model, tuple(shape), is_bounded=texts > 0)
         return partial(change, (*constants, SAFE_LENGTH - 4 * texts))
 
@@ -176,7 +197,10 @@ class Assignments:
                 raise unreadable(self.model.name, row, fault)
             raise InvalidEntity(f"{self.model.name} {key_of(entity)[1:]}", faults)
         for name, value in values.items():
-            setattr(entity, name, value)
+            if self.model.assignable[name] is None:  # (nobody but a write sets it)
+                self.model.cls.__dict__[name].__set__(entity, value)
+            else:
+                setattr(entity, name, value)
 
 
 def assignments(model: Model, verb: str, assigned: Sequence[Assignment[Any]], values: Mapping[str, Any]) -> Assignments:
@@ -248,8 +272,8 @@ def _overlap(a: Path, b: Path) -> bool:
 
 def _fixed_fault(field: FieldModel) -> str:
     """Return why a field cannot be assigned."""
-    if field.maintained:
-        return maintained_fault(field)
+    if field.read_only:
+        return read_only_fault(field)
     return f"{field.name}: a key field cannot be assigned; store.move(entity, new_key) gives another key"
 
 
@@ -323,26 +347,33 @@ def _check_kind(kind: ValueType, value: Number[Any, Any]) -> None:
 # ---------------------------------------------------------------------------------------------- generated functions
 
 
+def _stored_on_write(model: Model, f: FieldModel) -> Any:
+    on_write: Any = f.on_write
+    value = checked_on_write(model.declaration, f, on_write())
+    return None if value is None else f.type.store(value)
+
+
 @cached_on_owner
 def _row_change(
-    model: Model, shape: tuple[tuple[str, bool], ...], *, is_bounded: bool
+    model: Model, shape: tuple[tuple[str, _Source], ...], *, is_bounded: bool
 ) -> Callable[[Sequence[Any], Row], Row | None]:
     """Return the function that makes of a row that of the changed entity, or None if that needs a look at the entity.
 
     It takes the constants, the greatest size of a row behind them, and the row.
 
     Args:
-        shape: by the name of each field, whether its constant is added.
+        shape: by the name of each field, what becomes of its constant.
         is_bounded: whether a row may become too large.
     """
     places = tuple(range(FIRST, FIRST + len(model.columns)))
     names = Names(DAMAGE=DAMAGE, check=check_value, most=model.most, sound=sound_test(model, places))
     values = ["row[0]", "row[1]", "0", *[f"row[{at}]" for at in places]]
-    for number, (name, adds) in enumerate(shape):
+    for number, (name, source_kind) in enumerate(shape):
         at = model.position[name]
         added = f"c[{number}] if row[{at}] is None else row[{at}] + c[{number}]"
         field = names.name("field", model.declaration.field(name))
-        values[at] = f"check({field}, {added})" if adds else f"c[{number}]"
+        texts = {"constant": f"c[{number}]", "sum": f"check({field}, {added})", "call": f"c[{number}]()"}
+        values[at] = texts[source_kind]
     source = [
         "def changed(c, row):",
         "    try:",

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tablemapper as tm
-from tablemapper.schema import assignments as module
-from tablemapper.schema.assignments import assignments
+from tablemapper.edits import assignments as module
+from tablemapper.edits.assignments import assignments
 from tablemapper.schema.model import compile_schema
 
 from ..classes import entity

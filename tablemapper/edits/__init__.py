@@ -1,0 +1,4 @@
+"""Changes of stored entities, checked before the first one is made.
+
+- `assignments`: the changes that `merge` and `update` make.
+"""

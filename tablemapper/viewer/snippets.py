@@ -1,0 +1,160 @@
+"""Queries and writes as Python, for a person to copy."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+from uuid import UUID
+
+import attrs
+import msgspec
+
+from ..entities.aggregates import Aggregate
+from ..entities.declaration import declaration_of
+from ..entities.entity import Record, info, key_of
+from ..expressions.python_source import walk
+from ..expressions.tree import Attr, Order, Predicate
+from ..scripts.source.lines import WIDTH, call, imports_of
+from ..values.extra import Extra
+from .typed_conditions import parts
+
+_LONG = 200  # characters of a value
+_CALLS = {"startswith": "startswith", "contains": "contains", "in": "is_in", "is null": "is_null", "is not null": "is_not_null"}  # fmt: skip
+
+
+def path_source(attr: Attr[Any, Any]) -> str:
+    """Return a field, or what is nested in it, as a program names it."""
+    return f"{attr.owner.__name__}.{attr.name}" + "".join([f"[{step!r}]" for step in attr.path])
+
+
+def query_source(
+    cls: type[Any], predicates: Sequence[Predicate[Any]], orders: Sequence[Order[Any]] = (), partition: str = ""
+) -> str:
+    """Return a query; a call of one of its methods can follow."""
+    lines = [f"store.query({cls.__name__})"]
+    conditions = [_condition_source(predicate) for predicate in predicates]
+    conditions += [f"tm.types.Partition({partition!r}, {{}}, {cls.__name__})"] if partition else []
+    if len(conditions) == 1 and len(lines[0] + conditions[0]) < WIDTH - len(".where().allow_scan()"):
+        lines[-1] += f".where({conditions[0]})"
+    elif conditions:
+        lines[-1] += ".where("
+        lines += [f"    {condition}," for condition in conditions]
+        lines.append(")")
+    if orders:
+        lines[-1] += (
+            f".order_by({', '.join(path_source(order.attr) + '.desc()' * order.descending for order in orders)})"
+        )
+    return "\n".join(lines)
+
+
+def with_imports(source: str) -> str:
+    """Return a source below the imports that it needs."""
+    lines = [line for line in imports_of(source) if line] + ["import tablemapper as tm"] * bool(
+        re.search(r"\btm\.", source)
+    )
+    return "\n".join([*lines, *([""] if lines else []), source])
+
+
+def query_writes(cls: type[Any], query: str) -> Mapping[str, str]:
+    """Return the writes of all that a query finds; none for an aggregate. As it stands, the update changes nothing."""
+    if issubclass(cls, Aggregate):
+        return {}
+    fields = _writable(cls)
+    update = {"update": f"{query}.update({fields[0]}={cls.__name__}.{fields[0]})"} if fields else {}
+    return {verb: with_imports(source) for verb, source in (update | {"delete": f"{query}.delete()"}).items()}
+
+
+def entity_writes(entity: Record) -> Mapping[str, str]:
+    """Return the writes of one entity, if it still is as it was read; as they stand, the first two change nothing.
+
+    None for an aggregate; a replacement only if each value can be written as Python, in a few characters.
+    """
+    cls, etag = type(entity), info(entity).etag
+    if isinstance(entity, Aggregate):
+        return {}
+    name, match = cls.__name__, [f"if_match={etag!r}"] if etag else []
+    values = {field.name: _short(getattr(entity, field.name)) for field in declaration_of(cls).fields}
+    key = _key_source(entity)
+    changes = [f"{field}={values[field]}" for field in _writable(cls) if values[field]]
+    sources = {"merge": call("store.merge", [key, *changes, *match])} if changes else {}
+    if all(values.values()):
+        written = {field.name for field in declaration_of(cls).fields if field.measure is None}
+        arguments = [f"{field}={value}" for field, value in values.items() if field in written]
+        whole = call(name, arguments)
+        sources["replace"] = (
+            call("store.replace", [*whole, *match])
+            if len(whole) == 1 and len(whole[0]) < WIDTH // 2
+            else [f"changed = {whole[0]}", *whole[1:], *call("store.replace", ["changed", *match])]
+        )
+    sources["delete"] = call("store.delete", [key, *match])
+    return {verb: with_imports("\n".join(lines)) for verb, lines in sources.items()}
+
+
+def _writable(cls: type[Any]) -> list[str]:
+    """Return the names of the fields that a write may change: those that neither make the key nor are maintained."""
+    declaration = declaration_of(cls)
+    return [
+        field.name for field in declaration.fields if field.measure is None and field.name not in declaration.key_fields
+    ]
+
+
+def _key_source(entity: Record) -> str:
+    cls, key = type(entity), key_of(entity)
+    paths = [argument.split(".") for argument in declaration_of(cls).arguments]
+    values = [_short(walk(getattr(entity, name), tuple(path))) for name, *path in paths]
+    if all(values):
+        return f"{cls.__name__}.key({', '.join(map(str, values))})"
+    return f"tm.KeyOf({cls.__name__}, {key.partition!r}, {key.row!r})"
+
+
+def _condition_source(predicate: Predicate[Any]) -> str:
+    attr, op, value = parts(predicate)
+    if op not in _CALLS:
+        return f"{path_source(attr)} {op} {literal(value)}"
+    return f"{path_source(attr)}.{_CALLS[op]}({'' if value is None else literal(value)})"
+
+
+def _short(value: Any) -> str | None:
+    source = literal(value)
+    return None if source is None or len(source) > _LONG else source
+
+
+def literal(value: Any) -> str | None:
+    """Return a value as Python, with `datetime` as ``dt``; None if there is no text for it."""
+    match value:
+        case Enum():
+            return f"{type(value).__name__}.{value.name}"
+        case float() if value - value != 0:  # (an infinity)
+            return f"float({str(value)!r})"
+        case None | bool() | int() | float() | str() | bytes() | Decimal() | UUID():
+            return repr(value)
+        case datetime.datetime() | datetime.date() | datetime.time() | datetime.timedelta():
+            return repr(value).replace("datetime.timezone.utc", "dt.UTC").replace("datetime.", "dt.", 1)
+        case list() | tuple():
+            items = [literal(item) for item in value]
+            text = ", ".join([item for item in items if item is not None])
+            pattern = "[{}]" if isinstance(value, list) else "({},)" if len(items) == 1 else "({})"
+            return None if None in items else pattern.format(text)
+        case dict():
+            members = [
+                f"{key!r}: {item}" for key, item in zip(value, map(literal, value.values()), strict=True) if item
+            ]
+            text = f"{{{', '.join(members)}}}"
+            return None if len(members) < len(value) else f"tm.Extra({text})" if isinstance(value, Extra) else text
+    arguments = {name: literal(member) for name, member in _members(value).items()}
+    if not arguments or None in arguments.values():
+        return None
+    return f"{type(value).__name__}({', '.join([f'{name}={text}' for name, text in arguments.items()])})"
+
+
+def _members(value: Any) -> dict[str, Any]:
+    """Return the arguments that make a nested value again, by name; none if it is of no class of fields."""
+    kind = type(value)
+    if attrs.has(kind):
+        return {field.alias: getattr(value, field.name) for field in attrs.fields(kind) if field.init}
+    names = kind.__struct_fields__ if isinstance(value, msgspec.Struct) else getattr(kind, "__dataclass_fields__", ())
+    return {name: getattr(value, name) for name in names}
