@@ -9,6 +9,7 @@ from .trees import Line, Tree
 
 _SIGNS = {"index": "▪", "aggregate": "●", "field": "◆"}
 _ENDS = {"index": ("[", "]"), "aggregate": ("([", "])"), "field": ("{{", "}}")}
+_WIDEST = 40
 _CODED = re.compile(r'[{}"#;<>&\n]')
 
 
@@ -16,10 +17,14 @@ def text(trees: Iterable[Tree]) -> str:
     """Return the trees as lines of text."""
     trees = tuple(trees)
     lines = [line for tree in trees for line in tree.lines]
-    name = max([len(line.name) + 2 * line.depth for line in lines], default=0)
-    key = max([len(line.key) for line in lines], default=0)
-    notes = max([len(line.notes) for line in lines], default=0)
+    name = _width(len(line.name) + 2 * line.depth for line in lines)
+    key, notes = _width(len(line.key) for line in lines), _width(len(line.notes) for line in lines)
     return "\n\n".join("\n".join(_lines(tree, name, key, notes)) for tree in trees) + "\n" * bool(trees)
+
+
+def _width(lengths: Iterable[int]) -> int:
+    """Return the width of a column; a text beyond it moves what follows on its own line alone."""
+    return max([length for length in lengths if length <= _WIDEST], default=0)
 
 
 def _lines(tree: Tree, name: int, key: int, notes: int) -> Iterator[str]:

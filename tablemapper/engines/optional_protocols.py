@@ -154,6 +154,15 @@ class ExtendsSchema(Protocol):
 
 
 @runtime_checkable
+class TellsTime(Protocol):
+    """An engine that has a clock of its own; that of this machine stands in where it has none."""
+
+    def now(self) -> int:
+        """Return the time by the clock of the store, in µs since 1970."""
+        ...
+
+
+@runtime_checkable
 class DropsClasses(Protocol):
     """An engine that can let a class go with all that it holds."""
 

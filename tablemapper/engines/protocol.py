@@ -281,10 +281,6 @@ class Engine(Protocol):
     schema: Schema
     store_id: str
 
-    def now(self) -> int:
-        """Return the time by the clock of the store, in µs since 1970."""
-        ...
-
     @property
     def unready(self) -> Mapping[str, str]:
         """The indexes and aggregates that cannot be read yet: their states, by label; another object after a change."""

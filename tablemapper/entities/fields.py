@@ -106,6 +106,7 @@ def field(
     on_write: Callable[[], T],
     name: str | None = None,
     precision: Literal["s", "ms", "us"] | None = None,
+    expires: bool = False,
     init: Literal[False] = False,
 ) -> Field[T]: ...
 @overload

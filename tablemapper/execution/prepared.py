@@ -17,7 +17,7 @@ import attrs
 import msgspec
 
 from ..codegen import Names, compile_functions
-from ..engines.ended import moment_of
+from ..engines.ended import clock_of, moment_of
 from ..engines.optional_protocols import CountsRows, ReadsPartitions
 from ..engines.protocol import Engine, Position, Reads
 from ..errors import InvalidEntity
@@ -246,6 +246,7 @@ class PlanCache:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        self._now = clock_of(engine)
         self.reads: Reads = engine.reads
         self.counts: Final = self.reads if isinstance(self.reads, CountsRows) else None
         self.batch_limits: Final = BatchLimits()
@@ -343,7 +344,7 @@ class PlanCache:
 
     def moment(self) -> datetime:
         """Return the time by the clock of the store."""
-        return moment_of(self.engine.now())
+        return moment_of(self._now())
 
     def may_lag(self, model: Model, aggregate: str) -> bool:
         """Return whether an aggregate over a class can differ from its entities that are seen."""

@@ -146,7 +146,7 @@ class _MoveRun(BatchRun):
         return most
 
     def _apply(self, part: Sequence[Any], total: int) -> None:
-        EndedRows(self._engine).judge([move.target for move in part])
+        EndedRows(self._engine).judge([move.target for move in part])  # (what has ended makes room)
         if self._engine.capabilities.across_partitions:
             self._insert([move.target for move in part], lambda targets: self._engine.apply([*part, *targets]), part)
             return
@@ -164,8 +164,8 @@ class _MoveRun(BatchRun):
             self._engine.apply(part)
         except (PreconditionFailed, EntityNotFound):
             rows = self._engine.get_many([(move.model, *move.key) for move in part])
-            changed = [move for move, row in zip(part, rows, strict=True) if row is None or row[2] != move.etag]
-            self._withdraw(changed, versions)
+            outdated = [move for move, row in zip(part, rows, strict=True) if row is None or row[2] != move.etag]
+            self._withdraw(outdated, versions)
             raise
 
     def _apply_some(self, operations: Sequence[Operation]) -> None:
@@ -190,7 +190,7 @@ class _MoveRun(BatchRun):
             restore_rows(operations, rows)
             target_rows = self._engine.get_many([(target.model, *target.key) for target in targets])
             equal = [
-                row is not None and all(f.read_only for f in target.model.changed(move.entity_after, row))
+                row is not None and _is_written(target.model, move.entity_after, row)
                 for move, target, row in zip(moves, targets, target_rows, strict=True)
             ]
             if not any(equal):
@@ -209,3 +209,8 @@ class _MoveRun(BatchRun):
             version, _ = versions[id(move)]
             with suppress(EntityNotFound, PreconditionFailed):
                 self._engine.apply([Operation("delete", move.target.model, *move.target.key, etag=version)])
+
+
+def _is_written(model: Model, entity: Record, row: Row) -> bool:
+    """Return whether a row holds an entity, but for what each write sets, and what is maintained."""
+    return all(field.read_only for field in model.changed(entity, row))

@@ -65,7 +65,7 @@ class Pairs(Results[tuple[E, R | None]], Generic[E, R]):
         """Yield pairs with their positions: both entities of one state, where the engine has one."""
         run: PlanReader = self.query._placed_run(limit)
         model, engine, values_of = self.model, self._plans.engine, _values(self.by)
-        has_ended = ended_by(model, self._plans.moment())
+        has_ended = ended_by(model, self._plans.moment()) or (lambda _: False)
 
         def read(state: Any) -> Iterator[tuple[Position, Any]]:
             entities = run.positioned(after, limit, within=state)
@@ -76,7 +76,7 @@ class Pairs(Results[tuple[E, R | None]], Generic[E, R]):
                 others_by_key = {
                     key: model.build_one(row)
                     for key, row in zip(distinct_keys, rows, strict=True)
-                    if row is not None and not (has_ended and has_ended(row))
+                    if row is not None and not has_ended(row)
                 }
                 for (position, entity), key in zip(block, keys, strict=True):
                     yield position, (entity, None if key is None else others_by_key.get(key))

@@ -216,27 +216,13 @@ class _Site:
         differences = {name: text for name, text in notes.items() if ask.name in ("", name)}
         return {"title": self._title} | ({"differs": differences} if differences else {})
 
-    def _fault(
-        self,
-        request: Request,
-        code: int,
-        text: str,
-        *,
-        moving: bool = False,
-        first: bool = False,
-        partition: str | None = None,
-    ) -> Response:
-        """Answer with what is wrong.
-
-        Args:
-            first: whether the first page leads on.
-            partition: the partition that leads on.
-        """
+    def _fault(self, request: Request, code: int, text: str, *, moving: bool = False, **onward: Any) -> Response:
+        """Answer with what is wrong, and with what leads on: the first page (``first``), or a ``partition``."""
         if request.query_params.get("format") == "json":
             body, kind = _encoder.encode({"error": text}), "application/json"
         else:
-            shows = {"code": code, "text": text, "name": "", "first": first, "partition": partition, "read": None}
-            shows |= {"of": request.path_params.get("name", "")}
+            shows = {"first": False, "partition": None, "of": request.path_params.get("name", ""), **onward}
+            shows |= {"code": code, "text": text, "name": "", "read": None}
             body, kind = self._render(request, "fault.html", shows), "text/html"
         return Response(body, code, media_type=kind, headers=_refresh(moving=moving))
 
@@ -250,27 +236,18 @@ class _Site:
 
         def changed(plus: Iterable[tuple[str, str]] = (), **changes: Any) -> str:
             """Return the parameters of this page, with others instead of some, or beside them."""
-            kept = [
-                pair
-                for pair in request.query_params.multi_items()
-                if pair[0] not in ("format", "add", "fresh", *changes)
-            ]
+            replaced = {"format", "add", "fresh", *changes}
+            pairs = [pair for pair in request.query_params.multi_items() if pair[0] not in replaced]
             new_pairs = [(key, value) for key, value in changes.items() if value is not None]
-            return "?" + urlencode([*kept, *plus, *new_pairs])
+            return "?" + urlencode([*pairs, *plus, *new_pairs])
 
         def question(page: str, end: str = "", where: Iterable[str] = (), **changes: Any) -> str:
             """Return the URL of the same query on another page, with further conditions or changed parameters."""
             name = quote(request.path_params.get("name", ""), safe="")
             return f"{root}/{page}/{name}{end}{changed([('where', text) for text in where], after=None, **changes)}"
 
-        text = self._templates.get_template(template).render(
-            shows,
-            url=url,
-            changed=changed,
-            question=question,
-            title=self._title,
-            page=template.removesuffix(".html"),
-        )
+        shows |= {"url": url, "changed": changed, "question": question, "title": self._title}
+        text = self._templates.get_template(template).render(shows, page=template.removesuffix(".html"))
         return text.replace("\0", "␀").encode("utf-8", "replace")
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from ..entities.declaration import declaration_of
 from ..errors import CorruptStore, InvalidQuery, InvalidToken, QueryStopped, ScanRefused, TableMapperError
-from ..expressions.tree import Order, Predicate
+from ..expressions.tree import Attr, Order, Predicate
 from ..interchange.json import field_values, to_json
 from ..interchange.parsing import OPERATORS, condition, orders
 from ..interchange.parsing import field as field_named
@@ -25,7 +25,7 @@ from ..query.partitions import Partition
 from ..query.salvage import UnreadableRow, page_within, read_some
 from .cells import plain_text
 from .snippets import query_source, query_writes, with_imports
-from .summaries import MOST_GROUPS, TOTALS, Grouping, countable, facets
+from .summaries import MOST_GROUPS, TOTALS, Grouping, counts_by_value, is_countable
 from .typed_conditions import line
 from .views import (
     EXAMINED,
@@ -42,7 +42,7 @@ from .views import (
 )
 
 _ROWS, _MOST_ROWS = 50, 200
-_LINES = 8  # of the form
+_LINES, _FACETS = 8, 4  # of the form
 _EXPORTED, _MOST_EXPORTED = 10_000, 100_000
 _PAGE = 256  # rows that an export reads at once
 _PATIENCE = 60.0  # seconds that it reads, all in all
@@ -65,7 +65,7 @@ class _Question:
     """What was allowed on the page: ``scan``, ``sort``."""
     fields: list[str]
     """The fields that are shown; none: all."""
-    facets: list[str]
+    facets: list[Attr[Any, Any]]
     grouping: Grouping | None
 
     def source(self) -> str:
@@ -108,7 +108,7 @@ def _question_of(ask: PageRequest) -> _Question:
     return _Question(
         cls, [line(predicate) for predicate in predicates], query, query.order_by(*steps) if steps else query, predicates,
         steps, partition, allowed, list(dict.fromkeys(attr.name for attr in chosen)),
-        [name for name in dict.fromkeys(ask.all_params("facet")) if name],
+        [field_named(cls, name) for name in dict.fromkeys(ask.all_params("facet")) if name][:_FACETS],
         Grouping.from_params(
             cls, ask.params.get("group", ""), ask.params.get("total", ""), ask.params.get("of", ""),
             greatest_first=ask.params.get("top") == "1",
@@ -121,7 +121,7 @@ def question(ask: PageRequest) -> PageResponse:
     limit = ask.size("limit", _ROWS, _MOST_ROWS)
     names = [field.name for field in declaration_of(ask.cls).fields]
     shows: dict[str, Any] = {
-        "fields": names, "countable": countable(ask.cls, names), "operators": list(OPERATORS), "limit": limit,
+        "fields": names, "countable": [name for name in names if is_countable(field_named(ask.cls, name))], "operators": list(OPERATORS), "limit": limit,
         "order": ask.params.get("order", ""), "lines": _lines(ask), "more": ask.params.get("add") == "1", "totals": TOTALS,
         "group": ask.params.get("group", ""), "total": ask.params.get("total", ""), "of": ask.params.get("of", ""),
         "top": ask.params.get("top") == "1", "show": ask.all_params("show"), "facet": ask.all_params("facet"),
@@ -135,12 +135,9 @@ def question(ask: PageRequest) -> PageResponse:
         return PageResponse("query.html", shows | answer, json)
     except InvalidToken:
         raise
-    except ScanRefused as error:
-        allow = "scan"
-        fault = str(error)
     except InvalidQuery as error:
-        allow = "sort" if ".allow_sort()" in str(error) else ""
         fault = str(error)
+        allow = "scan" if isinstance(error, ScanRefused) else "sort" if ".allow_sort()" in fault else ""
     kind = "refused" if allow else "fault"
     return PageResponse("query.html", shows | {kind: fault, "allow": allow}, {"error": fault}, code=400)
 
@@ -150,8 +147,8 @@ def _rows(ask: PageRequest, request: _Question, limit: int) -> tuple[dict[str, A
     explanation = request.query.limit(limit).explain()
     within = request.query.budget(timeout=SECONDS, examined=EXAMINED)
     page, stopped = page_within(within, limit, ask.params.get("after"))
-    counted = request.unordered.allow_scan().budget(timeout=SECONDS / 4, examined=EXAMINED)
-    counts = facets(counted, request.cls, request.facets)
+    bounded = request.unordered.allow_scan().budget(timeout=SECONDS / 4, examined=EXAMINED)
+    counts = [counts_by_value(bounded, attr) for attr in request.facets]
     source = request.source()
     shows = {
         **_explained(ask, request, explanation, limit), **columns(request.cls, request.fields, request.orders),
@@ -167,7 +164,7 @@ def _rows(ask: PageRequest, request: _Question, limit: int) -> tuple[dict[str, A
     return shows, json
 
 
-def _groups(ask: PageRequest, request: _Question, limit: int) -> tuple[dict[str, Any], dict[str, Any]]:
+def _groups(ask: PageRequest, request: _Question, _: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the totals of a question by group and all beside them: for the page, and for a program."""
     grouping: Any = request.grouping
     totals, stopped = {}, ""
@@ -176,18 +173,20 @@ def _groups(ask: PageRequest, request: _Question, limit: int) -> tuple[dict[str,
     except (QueryStopped, CorruptStore) as error:
         stopped = str(error)
     aggregate = grouping.aggregate(request.unordered)  # (it may answer what no key and no index bounds)
-    shows = {} if aggregate else _explained(ask, request, request.unordered.explain(), limit)
+    shows = {} if aggregate else _explained(ask, request, request.unordered.explain(), MAX_COUNTED)
     shows |= {
         "aggregate": aggregate,
         "groups": grouping.rows(totals), "by": grouping.by, "label": grouping.label, "stopped": stopped,
         "python": with_imports(grouping.source(request.source())), "all_groups": len(totals),
     }  # fmt: skip
-    return shows, {
+    more = len(totals) > MOST_GROUPS
+    json = {
         "aggregate": aggregate or None,
         "groups": grouping.to_dict(totals),
-        "more": len(totals) > MOST_GROUPS,
+        "more": more,
         "stopped": stopped or None,
     }
+    return shows, json
 
 
 def _explained(ask: PageRequest, request: _Question, explanation: Any, limit: int) -> dict[str, Any]:

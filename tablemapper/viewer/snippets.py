@@ -35,28 +35,17 @@ def query_source(
     cls: type[Any], predicates: Sequence[Predicate[Any]], orders: Sequence[Order[Any]] = (), partition: str = ""
 ) -> str:
     """Return a query; a call of one of its methods can follow."""
-    lines = [f"store.query({cls.__name__})"]
     conditions = [_condition_source(predicate) for predicate in predicates]
     conditions += [f"tm.types.Partition({partition!r}, {{}}, {cls.__name__})"] if partition else []
-    if len(conditions) == 1 and len(lines[0] + conditions[0]) < WIDTH - len(".where().allow_scan()"):
-        lines[-1] += f".where({conditions[0]})"
-    elif conditions:
-        lines[-1] += ".where("
-        lines += [f"    {condition}," for condition in conditions]
-        lines.append(")")
-    if orders:
-        lines[-1] += (
-            f".order_by({', '.join(path_source(order.attr) + '.desc()' * order.descending for order in orders)})"
-        )
-    return "\n".join(lines)
+    steps = [path_source(order.attr) + ".desc()" * order.descending for order in orders]
+    ordered, query = f".order_by({', '.join(steps)})" if steps else "", f"store.query({cls.__name__})"
+    return "\n".join(call(f"{query}.where", conditions, ordered)) if conditions else query + ordered
 
 
 def with_imports(source: str) -> str:
     """Return a source below the imports that it needs."""
-    lines = [line for line in imports_of(source) if line] + ["import tablemapper as tm"] * bool(
-        re.search(r"\btm\.", source)
-    )
-    return "\n".join([*lines, *([""] if lines else []), source])
+    lines = [*filter(None, imports_of(source)), *["import tablemapper as tm"] * bool(re.search(r"\btm\.", source))]
+    return "\n".join([*lines, *[""][: len(lines)], source])
 
 
 def query_writes(cls: type[Any], query: str) -> Mapping[str, str]:

@@ -20,7 +20,7 @@ from .typed_conditions import equal
 
 TOTALS: tuple[Measured, ...] = ("count", "sum", "avg", "min", "max")
 MOST_GROUPS = 200
-_MOST_FACETS, _MOST_VALUES = 4, 20
+_MOST_VALUES = 20
 
 
 @attrs.frozen
@@ -30,7 +30,7 @@ class Counts:
     attr: Attr[Any, Any]
     pairs: list[tuple[Any, int]]
     distinct: int
-    counted: int
+    number: int
     """The number of entities that were read."""
     fault: str
     """Why the rest was not."""
@@ -44,13 +44,12 @@ class Counts:
     def to_dict(self) -> dict[str, Any]:
         """Return the same for a program."""
         values = [{"value": _plain(value), "count": count} for value, count in self.pairs]
-        return {"values": values, "distinct": self.distinct, "read": self.counted, "stopped": self.fault or None}
+        return {"values": values, "distinct": self.distinct, "read": self.number, "stopped": self.fault or None}
 
 
-def countable(cls: type[Any], names: list[str]) -> list[str]:
-    """Return the fields whose values, or elements, can be counted."""
-    attributes = [field(cls, name) for name in names]
-    return [attr.name for attr in attributes if (attr.type.element or attr.type).keyable]
+def is_countable(attr: Attr[Any, Any]) -> bool:
+    """Return whether the values of a field, or the elements of its lists, can be counted."""
+    return (attr.type.element or attr.type).keyable
 
 
 def counts_by_value(query: Any, attr: Attr[Any, Any]) -> Counts:
@@ -59,22 +58,16 @@ def counts_by_value(query: Any, attr: Attr[Any, Any]) -> Counts:
     Raises:
         InvalidQuery: such values are not counted.
     """
-    element = attr.type.element
-    if not (element or attr.type).keyable:
+    if not is_countable(attr):
         raise InvalidQuery(f"{attr!r} is {attr.type.name}: counts by value are those of scalars, and of lists of them")
-    counter, counted, fault = Counter[Any](), 0, ""
+    counter, number, fault = Counter[Any](), 0, ""
     try:
         for (value,) in query.select(attr):
-            counter.update([value] if element is None else set(value or ()))
-            counted += 1
+            counter.update([value] if attr.type.element is None else set(value or ()))
+            number += 1
     except (QueryStopped, CorruptStore) as error:
         fault = str(error)
-    return Counts(attr, counter.most_common(_MOST_VALUES), len(counter), counted, fault)
-
-
-def facets(query: Any, cls: type[Any], names: list[str]) -> list[Counts]:
-    """Return the counts by value of each of some fields."""
-    return [counts_by_value(query, field(cls, name)) for name in names[:_MOST_FACETS]]
+    return Counts(attr, counter.most_common(_MOST_VALUES), len(counter), number, fault)
 
 
 @attrs.frozen

@@ -139,41 +139,24 @@ def overview(ask: PageRequest) -> PageResponse:
     classes = [_class_row(ask.store, name, all_classes[name], items, until) for name in names]
     warned = warnings(ask.store)
     undeclared = _undeclared(state)
+    aggregates = sum(issubclass(cls, Aggregate) for cls in all_classes.values())
+    indexes = sum(len(declaration_of(cls).indexes) for cls in all_classes.values())
     json = {
-        "generation": state.generation,
-        "format": state.format,
-        "bytes": state.bytes,
-        "warnings": warned,
-        "undeclared": [item.where for item in undeclared],
-        "uncompiled": dict(ask.store.uncompiled),
+        "generation": state.generation, "format": state.format, "bytes": state.bytes, "warnings": warned,
+        "undeclared": [item.where for item in undeclared], "uncompiled": dict(ask.store.uncompiled),
         "classes": [
             {name: value for name, value in listed_class.items() if name not in ("key", "of")}
             for listed_class in classes
         ],
-        "next": following(ask),
-        **_status(state),
-    }
-    aggregates = sum(issubclass(cls, Aggregate) for cls in all_classes.values())
-    return PageResponse(
-        "overview.html",
-        {
-            "state": state,
-            "classes": classes,
-            "number": {
-                "entity classes": len(all_classes) - aggregates,
-                "aggregates": aggregates,
-                "indexes": sum(len(declaration_of(cls).indexes) for cls in all_classes.values()),
-            },
-            "next": following(ask),
-            "moving": _moving(state),
-            "warnings": warned,
-            "undeclared": undeclared,
-            "uncompiled": _why(ask.store),
-            "size": None if state.bytes is None else bytes_text(state.bytes),
-        },
-        json,
-        moving=_busy(state),
-    )
+        "next": following(ask), **_status(state),
+    }  # fmt: skip
+    shows = {
+        "state": state, "classes": classes, "next": following(ask), "moving": _moving(state), "warnings": warned,
+        "number": {"entity classes": len(all_classes) - aggregates, "aggregates": aggregates, "indexes": indexes},
+        "undeclared": undeclared, "uncompiled": _why(ask.store),
+        "size": None if state.bytes is None else bytes_text(state.bytes),
+    }  # fmt: skip
+    return PageResponse("overview.html", shows, json, moving=_busy(state))
 
 
 def page_of_classes(ask: PageRequest) -> list[str]:
@@ -410,11 +393,8 @@ def plain_row(entity: Record | UnreadableRow, names: Sequence[str] = ()) -> dict
     if isinstance(entity, UnreadableRow):
         return {"PartitionKey": entity.partition, "RowKey": entity.row, "fault": entity.fault}
     key = key_of(entity)
-    return {
-        "PartitionKey": key.partition,
-        "RowKey": key.row,
-        **(chosen_values(entity, names) if names else to_dict(entity)),
-    }
+    values = chosen_values(entity, names) if names else to_dict(entity)
+    return {"PartitionKey": key.partition, "RowKey": key.row, **values}
 
 
 def chosen_values(entity: Record, names: Sequence[str]) -> dict[str, Any]:
@@ -460,15 +440,8 @@ def entity(ask: PageRequest) -> PageResponse:
 def _unreadable(key: KeyOf[Any], fault: str) -> PageResponse:
     """Return the page of an entity that is there, and whose values cannot be read."""
     shows: dict[str, Any] = {
-        "key": key,
-        "fault": fault,
-        "info": None,
-        "size": None,
-        "fields": [],
-        "indexes": [],
-        "groups": [],
-        "writes": {},
-    }
+        "key": key, "fault": fault, "info": None, "size": None, "fields": [], "indexes": [], "groups": [], "writes": {},
+    }  # fmt: skip
     return PageResponse("entity.html", shows, {"entity": plain_row(UnreadableRow(key.partition, key.row, fault))})
 
 

@@ -71,6 +71,14 @@ def test_as_text_and_as_mermaid() -> None:
     assert text(()) == ""
 
 
+def test_a_long_note_moves_no_other_line() -> None:
+    long = ", ".join(f"+ field{number}" for number in range(30))
+    lines = (Line("index", "by_a", "{a}", long, 0, "As"), Line("index", "by_b", "{b}", "unique", 0, "Bs"))
+    assert text((Tree("Wide", "Wides", 31, "{a}", lines),)).splitlines()[1:] == [
+        f"  ▪ by_a  {{a}}  {long}  As", "  ▪ by_b  {b}  unique  Bs",
+    ]  # fmt: skip
+
+
 def test_svg_has_every_name_and_says_what_it_is() -> None:
     root = ET.fromstring(svg(TREES, standalone=True))
     shown = "".join(root.itertext())

@@ -275,7 +275,7 @@ class DictEngine:
         self.schema = schema
         self._shelf = shelf
         self._clock = clock
-        self.now = now
+        self._now = now
         self._closed = False
         self.store_id = self._shelf.store_id
         self.unready: Mapping[str, str] = {}
@@ -295,6 +295,10 @@ class DictEngine:
     def _to_write(self) -> State:
         check_thawed(Catalogue(frozen=self.state.frozen))
         return self.state
+
+    def now(self) -> int:
+        """Return the time by the clock of the store, in µs since 1970."""
+        return self._now()
 
     def close(self) -> None:
         self._closed = True

@@ -52,8 +52,9 @@ def test_no_engine_has_a_stub_of_what_it_does_not_do() -> None:
         "ExtendsSchema",
         "RecoversWrites",
         "ReopensOnChange",
+        "TellsTime",
     ]
-    assert implemented[DictEngine] == ["LoadsAtOnce"]
+    assert implemented[DictEngine] == ["LoadsAtOnce", "TellsTime"]
     assert implemented[AzureReads] == implemented[DictReads] == []
 
 

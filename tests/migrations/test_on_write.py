@@ -94,3 +94,15 @@ def test_each_kind_of_step_keeps_what_writes_have_set(tmp_path: Path, step: str,
         changed = stamps(store, new, stamp)
         assert changed.pop(("a", 1)) > last
         assert changed == {key: at for key, at in before.items() if key[1] != 1}
+
+
+def test_as_a_new_required_field_it_needs_a_value_for_rows_that_are_there(tmp_path: Path) -> None:
+    plain = entity("Part", "Parts", FIELDS, KEY)
+    path = tmp_path / "parts.db"
+    with tm.open(path, models=[plain]) as store:
+        store.insert(plain("a", 1, "5"))
+    with pytest.raises(tm.SchemaMismatch, match='the property "updated" is new, and existing rows have no value'):
+        tm.open(path, models=[OLD])
+    tm.migrate(path, [script([OLD], lambda m: m.fill(OLD.updated, lambda old: BEGIN), old=[plain])], rest=0)
+    with tm.open(path, models=[OLD]) as store:
+        assert [one.updated for one in store.query(OLD.by_stamp())] == [BEGIN]

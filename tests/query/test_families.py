@@ -195,6 +195,17 @@ def test_all_entities_of_a_store_are_those_of_the_first_base(store: tm.Store) ->
     assert [herd.dogs for herd in store.query(tm.Aggregate).allow_scan()] == [2, 2]  # type: ignore[attr-defined]
 
 
+def test_variants_of_a_class_are_of_its_base() -> None:
+    second = Dog.variant("2")
+    with tm.open(":memory:", models=[Dog, Cat]) as store:
+        store.use(second)
+        store.insert_many([Dog("Oslo", "a", 5), second("Oslo", "a", 5), Cat("Oslo", "b", 5)])
+        for query in (store.query(Animal).where(Animal.place == "Oslo"), store.query(Animal).where(Animal.age == 5)):
+            rows = shown(query.allow_sort())
+            assert rows == [("Oslo", "a", "Dog"), ("Oslo", "a", "Dog2"), ("Oslo", "b", "Cat")]
+            assert [*shown(one for page in query.allow_sort().pages(1) for one in page.items)] == rows
+
+
 def test_a_field_that_a_class_declares_with_another_type_is_told() -> None:
     class Fish(Animal, table="Fishes"):
         age: tm.Field[str]  # type: ignore[assignment]
@@ -226,6 +237,6 @@ def test_tasks_query_a_base() -> None:
                 query.select(Animal.age)
             paged = [item async for page in query.pages(3) for item in page.items]
             assert shown(paged) == [*shown([one async for one in query])]
-            return await query.where(Animal.age == 5).list()
+            return await query.where(Animal.age == 5).allow_sort().list()
 
     assert shown(asyncio.run(main())) == expected(Dog, Cat, Bird, where=lambda one: one.age == 5)

@@ -338,6 +338,14 @@ def test_a_unique_value_is_free_once_its_holder_has_ended(world: World, store: t
     assert store.group(PerUser.key("ada")).sessions == 1
 
 
+def test_a_value_passes_on_among_many_from_one_that_is_replaced(world: World, store: tm.Store) -> None:
+    for n in range(6):  # (which partition of an account comes first, nobody knows)
+        store.insert(Session(f"b{n}", "1", f"{n}@x", until=world.time + HOUR))
+        world.time += HOUR
+        store.insert_many([Session(f"a{n}", "1", f"{n}@x"), Session(f"b{n}", "1", f"b{n}@x")])
+        assert [store[Session.key(f"{user}{n}", "1")].mail for user in "ab"] == [f"{n}@x", f"b{n}@x"]
+
+
 def test_many_are_inserted_over_many_that_have_ended(world: World, store: tm.Store) -> None:
     store.insert_many([Session("ada", f"{n:02d}", f"{n}@x", n, START + n * HOUR) for n in range(1, 21)])
     world.time = START + 15 * HOUR
@@ -401,7 +409,7 @@ def test_all_classes_of_a_query_are_judged_by_one_moment(
     store.insert(Session("ada", "1", until=START + MICROSECOND))
     store.insert(Lock("ada", "a", until=START + MICROSECOND))
     times = itertools.count(world.microseconds())
-    monkeypatch.setattr(store._engine, "now", lambda: next(times))
+    monkeypatch.setattr(store._plans, "_now", lambda: next(times))
     assert len(list(store.query(Session, Lock).where(Session.user == "ada"))) == 2
     assert store.query(Session, Lock).where(Session.user == "ada").count() == 0
 
@@ -642,6 +650,27 @@ def test_the_index_over_the_time_is_added_unless_there_is_one() -> None:
         store.insert_many([Own(shop=shop, until=START) for shop in "ab"])
         assert store.expire(limit=1) == 1
         assert store.expire() == 1
+
+
+def test_a_time_that_is_set_at_each_write_prolongs_what_has_not_ended(world: World) -> None:
+    class Slide(tm.Entity, table="Slides"):
+        id: tm.Field[str]
+        n: tm.Field[int] = tm.field(default=0)
+        until: tm.Field[datetime] = tm.field(on_write=lambda: world.time + HOUR, expires=True)
+        key = tm.Key[str](partition="all", row="{id}")
+
+    key = Slide.key("a")
+    with world.store(Slide) as store:
+        store.insert(Slide("a"))
+        for _ in range(3):
+            world.time += HOUR - MICROSECOND
+            store.merge(key, Slide.n.add(1))
+        world.time += HOUR
+        with pytest.raises(tm.EntityNotFound):
+            store.merge(key, n=9)
+        store.insert(Slide("a"))
+        assert (store[key].n, store[key].until) == (0, world.time + HOUR)
+        assert store.check().ok
 
 
 @pytest.mark.parametrize("table", ["Tokens", "Passes"])

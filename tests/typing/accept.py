@@ -84,7 +84,15 @@ class Lease(tm.Entity, table="Leases"):
     key = tm.Key[str](partition="{name}")
 
 
+class Sliding(tm.Entity, table="Slidings"):
+    name: tm.Field[str]
+    until: tm.Field[datetime] = tm.field(on_write=datetime.now, expires=True)
+
+    key = tm.Key[str](partition="{name}")
+
+
 def ending(store: tm.Store, end: datetime) -> None:
+    assert_type(Sliding("a").until, datetime)
     store.insert(Ending("a"))
     store.insert(Ending("a", until=end))
     store.insert(Lease("a"))

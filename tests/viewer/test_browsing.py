@@ -211,6 +211,12 @@ def test_totals_of_a_question_are_those_of_a_program(
     assert answer["aggregate"] == ("Total" if params in ({"total": "count"}, {"group": "category"}) else None)
 
 
+def test_a_total_reads_all_rows_that_it_is_of(app: Any) -> None:
+    page = visit(app, url(partition="books", total="sum", of="price", limit=7)).text
+    assert "30 of 60 rows are read" in page
+    assert "7 of 60 rows are read" in visit(app, url(partition="books", limit=7)).text
+
+
 def test_a_group_leads_to_its_entities(app: Any) -> None:
     address = url(group="maker", partition="books")
     page = visit(app, address)
@@ -261,6 +267,13 @@ def test_counts_by_value_are_those_of_the_question_and_lead_to_their_entities(ap
     assert len(leads) == 4 + 2 + 7
     for link, count in leads:
         assert len(found(app, following(address, link))["rows"]) == int(count), link
+
+
+def test_an_entity_counts_once_for_an_element_that_its_list_repeats() -> None:
+    with tm.open(":memory:", models=[Product, Total]) as store:
+        store.insert_many([Product("books", 1, tags=["x", "x", "y"]), Product("books", 2, tags=["x"])])
+        counts = found(tm.inspector(store), url(facet="tags"))["facets"]["tags"]["values"]
+    assert counts == [{"value": "x", "count": 2}, {"value": "y", "count": 1}]
 
 
 def test_counts_by_value_keep_to_a_budget_and_say_so(app: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -420,3 +433,12 @@ def test_thousands_of_classes_have_their_pages(tmp_path: Path, monkeypatch: pyte
         assert page.status_code == 200
         assert len(page.content) <= 100_000
         assert "/entities/Class0" in links(page)
+        seen, address = set[str](), "/"
+        while address:
+            page = visit(app, address)
+            seen |= {one for one in links(page) if one.startswith("/entities/")}
+            address = by_text(page, address, "Next classes") if "Next classes" in page.text else ""
+        assert len(seen) == len(classes)
+        assert len(visit(app, "/status").content) <= 100_000
+        monkeypatch.setattr("tablemapper.viewer.views.SECONDS", -1.0)
+        assert "not counted" in visit(app, "/").text

@@ -458,7 +458,27 @@ def test_a_hostile_value_is_text_on_every_page(tmp_path: Path, text: str) -> Non
         word = str(httpx.QueryParams({"x": text})).removeprefix("x=")
         urls += [f"/entities/Note?{name}={word}" for name in ("partition", "size", "after", "format", "x")]
         urls += [
-            f"/query/Note?{name}={word}" for name in ("where", "order", "limit", "scan", "add", "x", "where=text==")
+            f"/query/Note?{name}={word}"
+            for name in (
+                "where",
+                "order",
+                "limit",
+                "scan",
+                "add",
+                "x",
+                "where=text==",
+                "show",
+                "facet",
+                "group",
+                "total",
+                "of",
+            )
+        ]
+        urls += [f"/query/Note?{name}={word}" for name in ("partition", "top", "after", "total=sum&of", "sort")]
+        urls += [
+            "/query/Note?facet=text&facet=words",
+            "/query/Note?group=folder,text&top=1",
+            "/query/Note?total=max&of=text",
         ]
         urls += [
             f"/query/Note?field={word}&op={word}&value={word}",
@@ -469,6 +489,8 @@ def test_a_hostile_value_is_text_on_every_page(tmp_path: Path, text: str) -> Non
             f"/entities/{word}",
             f"/entity/Note?p={word}&r={word}",
             f"/entity/Note?p={word}",
+            f"/entity/Note?key={word}",
+            f"/entity/Note?key={word}&key={word}",
             f"/{word}",
         ]
         for url in urls:
@@ -486,7 +508,14 @@ def test_many_hostile_values_are_text_side_by_side(tmp_path: Path) -> None:
         listed = visit(app, "/entities/Note?size=200")
         found = [one for one in links(listed) if one.startswith("/entity/Note?")]
         assert len(found) == 200
-        for url in (*found, "/entities/Note?size=200", "/query/Note?limit=200", "/partitions/Note", "/statistics/Note"):
+        asked = (
+            "limit=200",
+            "facet=folder&facet=text&facet=words",
+            "group=folder,text",
+            "group=text&total=count&top=1",
+        )
+        urls = [*found, "/entities/Note?size=200", "/partitions/Note", "/statistics/Note"]
+        for url in (*urls, *(f"/query/Note?{question}" for question in asked)):
             page = visit(app, url)
             assert page.status_code == 200, url
             harmless(page)

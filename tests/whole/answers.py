@@ -121,9 +121,12 @@ class Trial:
             rows: what is put into it.
         """
         state = State(model)
+        ended: list[Named] = []
         for name, row in rows:
             row = changes.cleaned(model.record(name), row)
-            if state.identity(name, row) not in {state.identity(name, one) for one in state.rows(name)}:
+            if model.record(name).has_ended(row):
+                ended.append((name, row))
+            elif state.identity(name, row) not in {state.identity(name, one) for one in state.rows(name)}:
                 after = state.copy()
                 after.put(name, row)
                 state = state if after.clashes() else after
@@ -131,19 +134,21 @@ class Trial:
         every = [names[record.name] for record in model.records]
         if not late:
             with stores.opened(":memory:", every) as store:
-                yield cls(store, names, state)._filled(names)
+                yield cls(store, names, state)._filled(names, ended)
             return
         with TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
             bare = compiled(model.bare.source())
             path = f"{folder}/x.db"
             with stores.opened(path, [bare[record.name] for record in model.entities]) as store:
-                cls(store, bare, state.bare())._filled(bare)
+                cls(store, bare, state.bare())._filled(bare, ended)
             with stores.opened(path, every) as store:
                 trial = cls(store, names, state)
                 trial.compare_all()
                 yield trial
 
-    def _filled(self, names: dict[str, Any]) -> Trial:
+    def _filled(self, names: dict[str, Any], ended: Iterable[Named] = ()) -> Trial:
+        for name, row in ended:
+            self.store.insert(names[name](**row))
         rows = [(one.name, row) for one in self.state.model.entities for row in self.state.written(one.name)]
         for record, some in _in_turn(self.state.model, rows):
             self.store.insert_many(names[record.name](**row) for row in some)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 import attrs
@@ -21,6 +22,8 @@ class Slot:
         return f"{{{self.field}:{self.spec}}}" if self.spec else f"{{{self.field}}}"
 
 
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+"""The time at which the clock of a search stands still."""
 Component: TypeAlias = tuple[str | Slot, ...]
 Template: TypeAlias = tuple[Component, ...]
 
@@ -49,6 +52,8 @@ class Field:
     """The default, where it is neither None nor the first value."""
     spelling: str = ""
     """How it says that it takes no value below these, if it does."""
+    expires: bool = False
+    """Whether entities end at this time."""
 
     @property
     def missing(self) -> Any:
@@ -78,6 +83,8 @@ class Field:
             options.append(f'precision="{self.kind.precision}"')
         if self.stored:
             options.append("stored=True")
+        if self.expires:
+            options.append("expires=True")
         return f"{text} = tm.field({', '.join(options)})" if options else text
 
 
@@ -163,6 +170,11 @@ class Record:
     def own(self) -> tuple[Field, ...]:
         """The fields that are written."""
         return tuple(field for field in self.fields if field.name not in self.measures)
+
+    def has_ended(self, row: Mapping[str, Any]) -> bool:
+        """Return whether an entity has ended by the time at which the clock of a search stands still."""
+        times = [row[field.name] for field in self.own if field.expires]
+        return any(time is not None and time <= NOW for time in times)
 
     @property
     def bare(self) -> Record:

@@ -339,6 +339,9 @@ class State:
 
     def put(self, name: str, row: Row) -> None:
         row = {field.name: row[field.name] for field in self.model.record(name).own}
+        if self.model.record(name).has_ended(row):  # (it is stored, and nothing finds it)
+            self._rows[name].pop(self.identity(name, row), None)
+            return
         self._rows[name][self.identity(name, row)] = row
         self._remember(name, row)
 

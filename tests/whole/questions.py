@@ -488,7 +488,7 @@ def random_assignment(rng: random.Random, record: Record) -> Assignment | None:
 
 
 def _free(record: Record) -> list[Field]:
-    return [field for field in record.own if field.name not in record.key_fields]
+    return [field for field in record.own if field.name not in record.key_fields and not field.expires]
 
 
 def _any_of(rng: random.Random, free: list[Field]) -> Field:

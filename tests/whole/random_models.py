@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 import itertools
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import attrs
 
@@ -18,6 +20,8 @@ from .kinds import (
     INT32,
     LOCAL_SCALARS,
     MOMENT,
+    MOMENT_MS,
+    MOMENT_S,
     NESTED,
     SCALARS,
     SPELLINGS,
@@ -25,7 +29,7 @@ from .kinds import (
     Kind,
     tm,
 )
-from .models import Component, Field, Index, Measure, Model, Record, Rule, Slot, Template, slots_of
+from .models import NOW, Component, Field, Index, Measure, Model, Record, Rule, Slot, Template, slots_of
 from .oracle import clean, cut_time
 
 
@@ -202,6 +206,37 @@ def with_undeclared(rng: random.Random, model: Model) -> Model:
     fields = (*(one for one in first.fields if one != held), field)
     first = attrs.evolve(first, fields=fields, indexes=tuple(indexes))
     return attrs.evolve(model, records=(first, *model.records[1:]))
+
+
+def with_ending(rng: random.Random, model: Model) -> Model:
+    """Return a model of entities alone whose first class ends: at a time that it has, or at one more."""
+    first = model.records[0]
+    times = [
+        field
+        for field in first.fields
+        if field.kind in (MOMENT, MOMENT_MS, MOMENT_S) and field.name not in first.key_fields and not field.stored
+    ]
+    own = rng.choice(times) if times and rng.random() < 0.5 else Field("ends", MOMENT, rng.random() < 0.6)
+    later = [one for one in own.kind.pool if one > NOW]
+    later += [NOW + datetime.timedelta(seconds=seconds) for seconds in (1, 1, 86_400, 10_000_000)]
+    field = attrs.evolve(own, expires=True, default=False, pool=tuple(rng.sample(later, 3)))
+    fields = tuple(field if one is own else one for one in first.fields)
+    ending = attrs.evolve(first, fields=fields if own in first.fields else (*first.fields, field))
+    others = [attrs.evolve(one, of=None) for one in model.records[1:] if one.of is None and one.over is None]
+    return attrs.evolve(model, records=(ending, *others))
+
+
+def ended_rows(
+    rng: random.Random, model: Model, rows: list[tuple[str, dict[str, Any]]]
+) -> list[tuple[str, dict[str, Any]]]:
+    """Return rows of which some have ended, and some of those that have ended before others of their keys came."""
+    first = model.records[0]
+    (field,) = [one.name for one in first.fields if one.expires]
+    pasts = [NOW, NOW - datetime.timedelta(seconds=1), NOW - datetime.timedelta(days=400)]
+    ended = [
+        (name, {**row, field: rng.choice(pasts)}) for name, row in rows if name == first.name and rng.random() < 0.6
+    ]
+    return [*ended, *[one for one in rows if rng.random() < 0.7]]
 
 
 def with_rules(rng: random.Random, model: Model) -> Model:

@@ -16,6 +16,7 @@ from tablemapper.engines import locations
 from ..engines.azure.memory import Memory
 from ..engines.azure.place import AzurePlace
 from ..engines.dicts import DictPlace
+from .search import ENDING, search, shrunk
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -353,3 +354,10 @@ def test_what_ends_is_as_python_filters_it(place: str, request: pytest.FixtureRe
             except BaseException as error:
                 error.add_note(f"seed {seed}: {world.cls.__declaration__.indexes}\n" + "\n".join(world.log[-12:]))
                 raise
+
+
+@pytest.mark.usefixtures("no_warnings_of_scans")
+def test_answers_of_random_models_that_end_are_right(request: pytest.FixtureRequest) -> None:
+    size = 250 if request.config.getoption("--long") else 4
+    failure = next(search(range(ENDING, ENDING + size)), None)
+    assert failure is None, f"\n{shrunk(failure)}"

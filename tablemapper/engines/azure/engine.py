@@ -97,7 +97,7 @@ class AzureEngine:
         self.store_id: str = classes.head.id
         self.timeout = timeout
         self.read_only = read_only
-        self.now: Final = now
+        self._now = now
         self.reads: Final = AzureReads(self)
         self.driver: Final = driver
         outbox, began = Outbox(catalogue, classes.head.times(times)), driver.run(clock())
@@ -174,6 +174,10 @@ class AzureEngine:
         prefix = self.current.known.head.prefix
         return f"Azure Tables {self._name}{prefix and f' {prefix}…'}"
 
+    def now(self) -> int:
+        """Return the time by the clock of the store, in µs since 1970."""
+        return self._now()
+
     def close(self) -> None:
         """Delete the intents of what is written, and close the connections. Safe to call twice."""
         if not self._closed and os.getpid() == self._process:
@@ -246,7 +250,7 @@ class AzureEngine:
         compiled, published = self.run(as_it_is(self._table, None, self.timeout, self.schema))
         classes, times = OpenClasses(compiled, published), self._outbox.times
         place = self.driver, self._name, classes, self._table, self.timeout, times
-        return AzureEngine(*place, read_only=self.read_only, own=True, now=self.now)
+        return AzureEngine(*place, read_only=self.read_only, own=True, now=self._now)
 
     def declared(self) -> Schema | None:
         """Return the opened classes that can be used; None if they are those of the catalogue."""

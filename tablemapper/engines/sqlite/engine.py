@@ -83,7 +83,6 @@ class SqliteEngine:
         self.reads: Final = SqliteReads(file, current)
         self.catch_up: Final = current.catch_up
         self.describe: Final = current.describe
-        self.now: Final = file.now
         self._ends = any(model.declaration.expiry is not None for model in sqlite.schema.models)
 
     @property
@@ -126,6 +125,10 @@ class SqliteEngine:
 
     def __repr__(self) -> str:
         return f"SQLite {self.file.path!r}"
+
+    def now(self) -> int:
+        """Return the time by the clock of the store, in µs since 1970."""
+        return self.file.now()
 
     def close(self) -> None:
         self.file.close()
