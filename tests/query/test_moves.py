@@ -224,6 +224,29 @@ def test_what_has_ended_stays_and_makes_room_and_fields_are_set_at_each_write() 
         assert store.query(Closed).allow_scan().count() == 2
 
 
+class Host(tm.Entity, table="Hosts"):
+    host: tm.Field[str]
+
+    key = tm.Key[str](partition="{host}")
+
+
+class Machine(tm.Entity, table="Machines"):
+    host: tm.Field[str]
+    logs: tm.Field[int] = tm.count(of=Log)
+
+    key = tm.Key[str](partition="{host}")
+
+
+def test_what_is_maintained_in_a_target_is_no_difference() -> None:
+    with sound_store(":memory:", models=[Log, Host, Machine]) as store:
+        fill(store, 3)
+        store.insert_many([Host("h"), Host("i"), Machine("h")])
+        assert store.query(Host).allow_scan().move_to(Machine) == 2
+        assert [(one.host, one.logs) for one in store.query(Machine).allow_scan()] == [("h", 3), ("i", 0)]
+        assert store.query(Machine).allow_scan().move_to(Host) == 2
+        assert store.query(Host).allow_scan().count() == 2
+
+
 # ------------------------------------------------------------------------------------------ kills, on both engines
 
 

@@ -179,6 +179,7 @@ class SqliteEngine:
         return None if fetched is None else get.completed(fetched, get.sql, self.file.seek, key)
 
     def get_many(self, wanted: Sequence[tuple[Model, str, str]], *, within: Any = None) -> list[Row | None]:
+        """Return rows, all of one state of the file."""
         if within is not None:
             return self._get_many(wanted, within)
         try:
