@@ -18,7 +18,7 @@ import tablemapper as tm
 from tablemapper.execution.prepared import BatchLimits
 
 from ..classes import entity, grouped
-from ..engines.azure.memory import Memory
+from ..engines.azure.memory import Faulty, Memory
 from ..engines.azure.place import AzurePlace
 from ..stores import sound_store
 
@@ -293,6 +293,30 @@ def test_the_same_call_ends_a_move_that_was_killed_at_any_write(tmp_path: Path, 
             assert (logs(store), cold(store)) == ([], [0, 1, 2, 3, 4])
             assert store.check().ok
     assert kill_at > 3
+
+
+@pytest.mark.file
+@pytest.mark.parametrize("way", ["before", "after", "lost"])
+def test_the_same_call_ends_a_move_that_was_killed_at_any_request(way: str, full_size: bool) -> None:
+    at, was_struck = 0, True
+    while was_struck:
+        at += 1 if full_size else 2
+        memory = Faulty()
+        with tm.open(AzurePlace(memory=memory, still=True), models=MODELS) as store:  # type: ignore[arg-type]
+            fill(store, 3)
+            first = memory.number
+            memory.at, memory.way = first + at, way
+            with suppress(KeyboardInterrupt, tm.StoreError):
+                store.query(Log).where(Log.host == "h").move_to(Cold)
+            was_struck, memory.at = memory.number >= first + at, -1
+        memory.ahead += 100
+        with tm.open(AzurePlace(memory=memory, still=True), models=MODELS) as store:  # type: ignore[arg-type]
+            assert {*logs(store), *cold(store)} == {0, 1, 2}, at
+            store.query(Log).where(Log.host == "h").move_to(Cold)
+            assert (logs(store), cold(store)) == ([], [0, 1, 2]), at
+            store.sweep()
+            assert store.check().ok, at
+    assert at > 4
 
 
 def _version(**fields: Any) -> Any:
