@@ -146,7 +146,7 @@ PATHS = (
     Path("a read by the connection that writes", "test_database", lambda: mock.patch.object(File, "seek", _by_reader), _each(_reads_and_writes)),
     Path("totals by group in SQL", "test_totals_by_engine", lambda: mock.patch.object(reads.SqliteReads, "totals", _nothing), _grouped),
     Path("columns as lines of text", "test_lines", lambda: mock.patch.object(Select, "has_lines", _no), _columns),
-    Path("whole entities as lines of text", "test_lines", lambda: mock.patch.object(Select, "has_lines", _no), _frames),
+    Path("the same, of whole entities", "test_lines", lambda: mock.patch.object(Select, "has_lines", _no), _frames),
     Path("all rows at once, if they are few", "test_query", lambda: mock.patch.object(reads.SqliteReads, "_few", _nothing), _each(_late)),
     Path("five keys by one statement", "test_store", lambda: mock.patch.object(catalogue_cache.RowGetter, "few", _nothing), _several),
     Path("entities in blocks in a check", "test_check", lambda: mock.patch.object(check.ConsistencyCheck, "_adds", _no), _checked),
