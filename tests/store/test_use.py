@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import threading
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
+from tablemapper.engines.azure import clearing
 from tablemapper.engines.azure.tables.service import QueryEntities
 
 from ..classes import entity
@@ -338,3 +341,84 @@ async def test_under_asyncio_too(tmp_path: Path) -> None:
         await store.drop(log)
         with pytest.raises(tm.SchemaMismatch, match="was dropped"):
             await store.insert(log("a", START))
+
+
+class World:
+    """A store whose classes come and go, and what it should hold."""
+
+    def __init__(self, place: Any, seed: int) -> None:
+        self.place, self.rng = place, random.Random(seed)
+        self.held: dict[str, dict[int, str]] = {}
+        """By variant: the levels of its lines, by number."""
+        self.open: set[str] = set()
+        self.store = tm.open(place, models=[Other])
+
+    def classes(self, names: Iterable[str]) -> list[Any]:
+        return [cls.variant(name) for name in names for cls in (Log, Hosts)]
+
+    def use(self) -> None:
+        name = self.rng.choice("1234")
+        self.store.use(*self.classes([name]))
+        self.open.add(name)
+        self.held.setdefault(name, {})
+
+    def reopen(self) -> None:
+        self.store.close()
+        self.open = {name for name in self.held if self.rng.random() < 0.7}
+        self.store = tm.open(self.place, models=[Other, *self.classes(sorted(self.open))])
+
+    def write(self, name: str) -> None:
+        numbers = {self.rng.randrange(9): self.rng.choice(["info", "error"]) for _ in range(self.rng.randrange(1, 7))}
+        log = Log.variant(name)
+        self.store.upsert_many(log("a", START + timedelta(seconds=n), level) for n, level in numbers.items())
+        self.held[name] |= numbers
+
+    def delete(self, name: str) -> None:
+        log, level = Log.variant(name), self.rng.choice(["info", "error"])
+        self.store.query(log).where(log.level == level).delete()
+        self.held[name] = {number: other for number, other in self.held[name].items() if other != level}
+
+    def clear(self, name: str) -> None:
+        assert self.store.clear(Log.variant(name)) == len(self.held[name])
+        self.held[name] = {}
+
+    def drop(self, name: str) -> None:
+        self.store.drop(Log.variant(name))
+        self.open.discard(name)
+        del self.held[name]
+        with pytest.raises((tm.SchemaMismatch, tm.InvalidEntity)):
+            self.store.insert(Log.variant(name)("a", START))
+
+    def copy(self, name: str) -> None:
+        with tm.open(":memory:", models=self.classes([name])) as other:
+            assert tm.copy(self.store, other, only=[Log.variant(name)]).inserted == len(self.held[name])
+            assert other.check().ok
+
+    def step(self) -> None:
+        steps: list[Any] = [self.write, self.write, self.write, self.delete, self.clear, self.drop, self.copy]
+        if not self.open or self.rng.random() < 0.2:
+            self.rng.choice([self.use, self.use, self.reopen])()
+        else:
+            self.rng.choice(steps)(self.rng.choice(sorted(self.open)))
+        for name in self.open:
+            log = Log.variant(name)
+            lines = {one.at.second: one.level for one in self.store.query(log).where(log.host == "a")}
+            assert lines == self.held[name], name
+            errors = [one.at.second for one in self.store.query(log.by_level("error"))]
+            assert sorted(errors) == sorted(n for n, level in lines.items() if level == "error")
+            assert self.store.group(Hosts.variant(name).key("a")).lines == len(lines)
+
+
+@pytest.mark.parametrize("engine", ["file", "account"])
+def test_classes_that_come_and_go_at_random_hold_what_they_should(
+    engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, full_size: bool
+) -> None:
+    monkeypatch.setattr(clearing, "ROW_BY_ROW", 3)
+    for seed in range(100 if full_size else 4):
+        place: Any = tmp_path / f"{seed}.db" if engine == "file" else AzurePlace(memory=Memory(), still=True)
+        world = World(place, seed)
+        for _ in range(40):
+            world.step()
+        report = world.store.check()
+        assert report.ok, str(report)
+        world.store.close()
