@@ -1,7 +1,8 @@
-"""Type aliases, with parameters and without: what they stand for."""
+"""Type aliases, with parameters and without: what they stand for; and the annotations of a class."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any, TypeVar, get_args, get_origin
 
@@ -66,3 +67,16 @@ def filled(annotation: Any, types: Mapping[Any, Any]) -> Any:
         if parameters
         else annotation
     )
+
+
+def annotations_of(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the annotations in a class body, or in the ``__dict__`` of a class: types, or their text."""
+    if sys.version_info >= (3, 14) and "__annotations__" not in body:
+        import annotationlib
+
+        annotate = annotationlib.get_annotate_from_class_namespace(body)
+        if annotate is None:
+            return {}
+        return annotationlib.call_annotate_function(annotate, annotationlib.Format.FORWARDREF)
+    annotations: Mapping[str, Any] = body.get("__annotations__", {})
+    return annotations

@@ -7,8 +7,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Final
 from uuid import UUID
+
+_CLASS_SECONDS = 60.0  # seconds between the arguments of a field and the end of its class
+_GREGORIAN = 12_219_292_800_000  # ms from 1582, where the time of a UUID of version 1 begins, to 1970
 
 
 class Uuid7Generator:
@@ -59,3 +63,18 @@ def uuid7(*, clock: Callable[[], int] | None = None, random: Callable[[int], int
         source.last_ticks = ticks = max(ticks, source.last_ticks + 1)
     bits = (random or source.random)(62)
     return UUID(int=(ticks >> 12) << 80 | 7 << 76 | (ticks & 0xFFF) << 64 | 2 << 62 | bits)
+
+
+def is_time_of(default: object, now: datetime) -> bool:
+    """Return whether a default is the time of now, or a UUID of it: a program meant that of each entity.
+
+    A UUID of version 4 says no time: it may be one that someone chose once, and wrote down.
+    """
+    if isinstance(default, UUID) and default.version in (1, 7):
+        milliseconds = default.int >> 80 if default.version == 7 else default.time // 10_000 - _GREGORIAN
+        seconds = milliseconds / 1_000 - now.timestamp()
+    elif isinstance(default, datetime) and default.tzinfo is not None:
+        seconds = (default - now).total_seconds()
+    else:
+        return False
+    return abs(seconds) < _CLASS_SECONDS

@@ -17,14 +17,14 @@ PACKAGE = Path(tablemapper.__file__).parent
 ROOMS: list[list[dict[str, list[str]]]] = [
     [{"": ["errors", "conversions", "datetime_types", "limits", "codegen", "progress", "events", "accept", "owner_cache", "type_aliases", "own_types", "uuids", "attributes"]}],
     [
-        {"values": ["scalars", "timestamp", "choices", "precision", "geo", "extra", "json_schema", "constraint_aliases", "constraints", "hooks", "registered", "nested", "sums"]},
+        {"values": ["scalars", "type_names", "timestamp", "choices", "precision", "geo", "extra", "json_schema", "constraint_aliases", "constraints", "hooks", "registered", "nested", "sums"]},
         {"keys": ["encodings", "times", "zones", "truncation", "codec", "template", "template_parser", "composite_times", "canonical", "overlap"]},
     ],
     [
-        {"expressions": ["foreign_names", "arithmetic", "elements", "clauses", "boolean", "tree", "predicates", "python_source", "sortable"]},
+        {"expressions": ["foreign_names", "foreign_declarations", "arithmetic", "elements", "clauses", "boolean", "tree", "predicates", "python_source", "sortable"]},
         {"formats": ["json_reader", "arrow", "column_errors"]},
     ],
-    [{"entities": ["fields", "key", "index", "key_and_indexes", "declaration", "class_body", "etag", "constructor", "measures", "variants", "entity", "aggregates"]}],
+    [{"entities": ["fields", "key", "index", "key_and_indexes", "declaration", "expiry", "class_body", "etag", "constructor", "measures", "variants", "entity", "aggregates"]}],
     [{"interchange": ["json", "pydantic", "patches", "parsing"]}],
     [{"schema": ["labels", "specs", "rows", "slots", "aggregate_model", "model", "group_rows", "row_source", "maintenance"]}],
     [{"edits": ["assignments"]}],
@@ -33,13 +33,13 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     [
         {
             "planning": [
-                "bounds", "budget", "capabilities", "conditions", "plan", "ranges", "skip_scan", "query_parts", "query_spec", "type_names", "shards", "scan_refusal", "planner", "projection", "query_text", "cost", "explanation",
+                "bounds", "budget", "capabilities", "conditions", "plan", "ranges", "skip_scan", "query_parts", "query_spec", "shards", "scan_refusal", "planner", "projection", "query_text", "cost", "explanation",
             ]
         }
     ],
     [
         {
-            "engines": ["current_transaction", "status", "statistics", "check", "protocol", "optional_protocols", "key_order", "counted_statistics", "write_decision", "migration_protocol"],
+            "engines": ["current_transaction", "status", "statistics", "check", "protocol", "optional_protocols", "key_order", "counted_statistics", "ended", "write_decision", "migration_protocol"],
             "engines.azure.tables": ["service", "accounts", "multipart", "elapsed_clock", "wire", "driver", "background", "reserved_names", "entity_json"],
             "engines.azure.cross_partition": ["marks", "named_partitions", "outbox", "reservations", "intent_builder", "value_counts", "remote_groups", "delta_batching", "intent_execution"],
             "engines.azure.reading": ["filters", "rollup_fields", "memory_sort", "scans", "spilled_rows", "reads"],
@@ -74,7 +74,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
         {"diagrams": ["trees", "svg", "markup"]},
     ],
     [{"query": ["timestamp_attribute", "partitions", "pages", "results", "arrow_batches", "column_results", "checkpoint", "writing", "division", "query", "salvage", "mixed", "observed_queries"]}],
-    [{"verbs": ["operations", "write_windows", "column_input", "bulk_verbs", "transaction", "lost_races"]}],
+    [{"verbs": ["operations", "write_windows", "column_input", "expiration", "bulk_verbs", "transaction", "lost_races"]}],
     [{"store": ["builds", "extension", "copy", "administration", "store", "duplicates", "instrumentation", "opening"]}],
     [{"aio": ["cancellation", "cursor", "workers", "awaited", "query", "transaction", "store", "opening"]}, {"migrations": ["report", "offline_copy", "runner"]}],
     [{"testing": ["clock", "store_fixture", "async_face", "key_budget", "scalar_strategies", "values", "strategies", "autoload.tablemapper_pytest", "autoload.tablemapper_hypothesis"]}],

@@ -140,6 +140,7 @@ class AsyncStore(AsyncFacade[Store], KeyedVerbs):
     delete: Final = awaited(Store.delete)
     update: Final = awaited(Store.update)
     clear: Final = awaited(Store.clear)
+    expire: Final = awaited(Store.expire, long=True)
     drop: Final = awaited(Store.drop, long=True)
 
     async def use(self, *models: type[Record]) -> None:

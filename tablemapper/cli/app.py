@@ -62,6 +62,7 @@ _COMMANDS: dict[str, dict[str, str]] = {
         "import_entities": "Store the entities of a file, in the form that show writes: JSON lines or CSV; or of a Parquet file.",
         "set_fields": "Change some fields of one entity, and show it as it is stored.",
         "delete_entities": "Delete one entity by the values of its key, or all that --where finds.",
+        "expire": "Delete the entities that have ended, by the time that expires=True names.",
     },
     "diagram": {
         "diagram": "Draw the classes of a store or of a module, with what is maintained from each, on the standard output.",

@@ -212,6 +212,23 @@ def delete_entities(
     return show({"ok": True, "deleted": count}, f"{count:,} deleted", json=json)
 
 
+@_refusing
+def expire(
+    place: StoreArgument,
+    name: Annotated[str | None, Parameter(name="CLASS", help="the name of the class; without it, all that end")] = None,
+    /,
+    *,
+    limit: Annotated[int | None, Parameter(help="how many entities this call deletes at most")] = None,
+    models: Models,
+    json: Json = False,
+) -> Exit:
+    """Delete the entities that have ended, by the time that expires=True names."""
+    with _opened(place, models) as store:
+        cls = None if name is None else find_class(store, name)
+        count = store.expire(cls, limit=limit, progress=sys.stderr.isatty())
+    return show({"ok": True, "deleted": count}, f"{count:,} deleted", json=json)
+
+
 def _confirmed(count: int, name: str) -> bool:
     """Return whether a person at a terminal says yes."""
     if not sys.stdin.isatty():

@@ -9,6 +9,7 @@
 - `optional_protocols`: what an engine need not have.
 - `key_order`: the rows of a class in the order of their keys.
 - `counted_statistics`: what a class has in numbers, of an engine that does not count it.
+- `ended`: ended entities: their test, and their removal where they are in the way of a write.
 - `write_decision`: what operations do to a store, from the rows that are there.
 - `migration_protocol`: what a migration needs of an engine.
 - `locations`: from a path to an engine.

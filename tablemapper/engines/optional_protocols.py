@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from ..planning.cost import ReadEstimate
 from ..planning.plan import Plan
@@ -13,6 +13,9 @@ from ..progress import Meter
 from ..schema.model import Model, Schema
 from ..schema.rows import Row
 from .protocol import Batch, Engine
+
+PartitionReader: TypeAlias = Callable[[str, int | None, Sequence[Any]], list[Row] | None]
+"""Gets a partition key, the most rows that are needed, and the values of the query."""
 
 
 @runtime_checkable
@@ -62,7 +65,7 @@ class ReadsLines(Protocol):
 class ReadsPartitions(Protocol):
     """Reads with a shorter way to one partition."""
 
-    def partition_rows(self, plan: Plan, layout: RowLayout) -> Callable[[str, int | None], list[Row] | None]:
+    def partition_rows(self, plan: Plan, layout: RowLayout) -> PartitionReader:
         """Return a function that reads the first rows of one partition of a path, or all; None if they may be many."""
         ...
 

@@ -6,7 +6,7 @@ maintenance is decided before or beside it, once for all engines.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 import attrs
@@ -55,6 +55,12 @@ class Operation:
     """The deletion of the entity under its former key: what a program does not know of the entity has to move, too."""
     assigned: Callable[[], Mapping[str, Any] | None] | None = None
     """Of a merge: returns what is stored in each field, if it sets whole fields to values and does nothing else."""
+    has_ended: Callable[[Row], bool] | None = None
+    """Whether a stored row has ended, and so counts as missing; None: nothing of the class ends."""
+    looks: bool = False
+    """Of an insert: whether to look for what has ended before, because an insert found its key taken."""
+    fresh: bool = False
+    """Whether it replaces what has ended, of which nothing goes over; the engine says so."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -68,10 +74,19 @@ Part: TypeAlias = tuple[list[Row], int]
 """Rows, and a bound of the characters in each, keys apart: only rows that may be large are looked at one by one."""
 
 
-def restore_rows(operations: Sequence[Operation], rows: Sequence[tuple[Row | None, Row | None]]) -> None:
-    """Give operations their old and new rows from before a write that was undone: it gives them the stored ones."""
-    for operation, (old, new) in zip(operations, rows, strict=True):
-        operation.old, operation.new = old, new
+RowsBefore: TypeAlias = Sequence[tuple[Row | None, Row | None, int | None]]
+"""Of each operation the old row, the new row and the ETag."""
+
+
+def rows_before(operations: Sequence[Operation]) -> RowsBefore:
+    """Return the rows of operations, for `restore_rows`."""
+    return [(operation.old, operation.new, operation.etag) for operation in operations]
+
+
+def restore_rows(operations: Sequence[Operation], rows: RowsBefore) -> None:
+    """Give operations their rows from before a write that was undone: it gives them the stored ones."""
+    for operation, (old, new, etag) in zip(operations, rows, strict=True):
+        operation.old, operation.new, operation.etag = old, new, etag
 
 
 @attrs.define(eq=False)
@@ -87,11 +102,23 @@ class Batch:
     processor's cache, and none is kept for Python's garbage collection to look through."""
     made: int = 0
     """How many rows the last call made."""
+    has_ended: Callable[[Row], bool] | None = None
+    """As `Operation.has_ended`."""
 
     @property
     def count(self) -> int:
         """The number of entities, once they are written."""
         return len(self.rows) if self.parts is None else self.made
+
+    def operations(self) -> list[Operation]:
+        """Return the inserts of its entities, one by one."""
+        rows = self.rows if self.parts is None else [row for part, _ in self.parts() for row in part]
+        return [Operation("insert", self.model, row[0], row[1], row, has_ended=self.has_ended) for row in rows]
+
+    def take(self, inserts: Iterable[Operation]) -> None:
+        """Take the rows that were stored, of its inserts."""
+        if self.parts is None:
+            self.rows[:] = [insert.new for insert in inserts if insert.new is not None]
 
 
 @attrs.frozen
@@ -253,6 +280,10 @@ class Engine(Protocol):
     capabilities: Capabilities
     schema: Schema
     store_id: str
+
+    def now(self) -> int:
+        """Return the time by the clock of the store, in µs since 1970."""
+        ...
 
     @property
     def unready(self) -> Mapping[str, str]:

@@ -164,16 +164,17 @@ def check_limit(operations: int, changes: ChangeSet, most: int) -> None:
 def _judged(operation: Operation, view: WriteView, timestamp: int) -> EntityChange:
     """Return what an operation does to its entity, if its condition holds."""
     old = view.row(operation.model, operation.key)
-    if operation.verb == "insert" and old is not None:
+    operation.fresh = old is not None and operation.has_ended is not None and operation.has_ended(old)
+    if operation.verb == "insert" and old is not None and not operation.fresh:
         assert operation.new is not None
         raise exists(operation.model, operation.new, old)
-    if operation.verb not in ("insert", "upsert") and old is None:
+    if operation.verb not in ("insert", "upsert") and (old is None or operation.fresh):
         raise missing(operation)
     if old is not None and (condition := _condition(operation)) is not None and old[2] != condition:
         raise stale(operation, old)
     if operation.verb in ("delete", "require"):
         return EntityChange(operation, old, old if operation.verb == "require" else None)
-    new = operation.new if operation.change is None else operation.change(old)
+    new = operation.new if operation.change is None else operation.change(None if operation.fresh else old)
     assert new is not None
     return EntityChange(operation, old, (*new[:2], timestamp, *new[FIRST:]))
 
@@ -337,6 +338,7 @@ _IF_MISSING = {
 def missing(operation: Operation) -> EntityNotFound:
     """Return the error of an operation on an entity that is not there."""
     fault = "there is no such entity" if _condition(operation) is None else "it was deleted since it was read"
+    fault = "it has ended" if operation.fresh else fault
     fault += f"; {_IF_MISSING[operation.verb]}" if operation.verb in _IF_MISSING else ""
     return EntityNotFound(f"{operation}: {fault}", entity=operation.model.name, key=operation.key)
 

@@ -5,6 +5,7 @@
 - `index`: indexes as they are declared, and what calling one gives.
 - `key_and_indexes`: the key and the indexes of a class, compiled.
 - `declaration`: a class, compiled.
+- `expiry`: the time at which entities end, and the index that finds those.
 - `class_body`: a class body, read.
 - `etag`: ETags as text.
 - `constructor`: the source of constructors and setters.

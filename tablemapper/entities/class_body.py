@@ -10,17 +10,19 @@ import builtins
 import dataclasses
 import sys
 from collections.abc import Collection, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC
 from enum import Enum
 from types import FrameType
 from typing import Annotated, Any, ClassVar, Generic, get_args, get_origin, get_type_hints
-from uuid import UUID
 
 import attrs
 
 from ..datetime_types import Builtin
 from ..errors import did_you_mean, safe_repr
+from ..expressions.foreign_declarations import CLASSES, DECORATED, ELSEWHERE, INDEX_OPTIONS, OPTIONS
 from ..limits import check_property_name
+from ..type_aliases import annotations_of
+from ..uuids import is_time_of
 from ..values.constraint_aliases import package_of, with_meta
 from ..values.constraints import constraint_of, known_to_msgspec
 from ..values.nested import value_type
@@ -35,53 +37,6 @@ _METHODS = frozenset({"key", "mro", "replace", "self", "variant"})
 _GENERATED = frozenset({"__init__", "__new__", "__setattr__", "__delattr__", "__getstate__", "__setstate__"})
 _DECLARATION_TYPES = (FieldOptions, Measure, Key, Index)
 _FAULTY = object()
-_CLASS_SECONDS = 60.0  # seconds between the arguments of a field and the end of its class
-_GREGORIAN = 12_219_292_800_000  # ms from 1582, where the time of a UUID of version 1 begins, to 1970
-_ELSEWHERE = {
-    "__tablename__": 'the class statement names the table: class {cls}(…, table="…")',
-    "__table_args__": "a key and indexes are declared in the class body, as tm.Key and tm.Index",
-    "Meta": 'options belong in the class statement: class {cls}(…, table="…")',
-    "__post_init__": "__post_init__ is never called; name it __attrs_post_init__",
-    "__attrs_pre_init__": "__attrs_pre_init__ is never called; __attrs_post_init__ is",
-    "model_post_init": "model_post_init is never called; name it __attrs_post_init__",
-    "model_config": "it is never read; an entity checks each value as strictly as it can, and refuses unknown fields",
-    "Config": "it is never read; an entity checks each value as strictly as it can, and refuses unknown fields",
-}
-"""What other libraries read in a class body."""
-_CLASSES = ("Meta", "Config")
-_DECORATED = {
-    "FieldValidator": "write tm.field(validator=…), a function of (entity, attribute, value)",
-    "Validator": "write tm.field(validator=…), a function of (entity, attribute, value)",
-    "ModelValidator": "name the method __attrs_post_init__, without a decorator",
-    "RootValidator": "name the method __attrs_post_init__, without a decorator",
-    "Computed": "make it a plain @property, which is not stored",
-}
-"""What pydantic alone would call, by the beginning of the name of its kind."""
-_OPTIONS = {
-    "default_factory": "say factory=",
-    "alias": "write name= for the name of the property",
-    "index": 'declare an index in the class body, by_{0} = tm.Index(partition="{{{0}}}")',
-    "unique": 'declare an index in the class body, by_{0} = tm.Index(partition="{{{0}}}", unique=True)',
-    "primary_key": 'declare the key in the class body, key = tm.Key(partition="{{{0}}}")',
-    "nullable": "write it in the type: tm.Field[… | None]",
-    "foreign_key": "keep the key's fields of the other entity, and read it with store[Other.key(…)]",
-    **{
-        name: f"write it in the type: tm.Field[Annotated[…, msgspec.Meta({name}=…)]]"
-        for name in ("max_length", "min_length", "ge", "gt", "le", "lt", "multiple_of", "pattern")
-    },
-    "regex": "write it in the type: tm.Field[Annotated[str, msgspec.Meta(pattern=…)]]",
-    "converter": "a field has none; convert the value before",
-}
-"""What other libraries take as an option of a field."""
-_INDEX_OPTIONS = {
-    **dict.fromkeys(("fields", "columns", "keys", "on"), 'templates name them: partition="{city}", row="{name}"'),
-    **dict.fromkeys(("hash_key", "pk", "partition_key"), 'say partition="{city}"'),
-    **dict.fromkeys(("range_key", "sk", "sort_key", "row_key", "order_by"), 'say row="{name}"'),
-    **dict.fromkeys(("projection", "covering", "including"), 'say include=("name",), or "all"'),
-    "condition": "say where=lambda p: p.price > 10",
-    "name": "say table= for the name of its table; the attribute of the class is its own name",
-}
-"""What other libraries take as an option of an index."""
 
 
 def read_bases(name: str, bases: tuple[Any, ...], faults: list[str]) -> None:
@@ -129,19 +84,6 @@ def plain_annotations(bases: tuple[Any, ...], fields: Collection[str]) -> Iterat
                     f"{base.__name__}.{name}: an annotation of a class that is no entity gives no field; write {name}: "
                     f"tm.Field[…] in class {base.__name__}(tm.Entity), or ClassVar if it is none"
                 )
-
-
-def annotations_of(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the annotations in a class body, or in the ``__dict__`` of a class: types, or their text."""
-    if sys.version_info >= (3, 14) and "__annotations__" not in body:
-        import annotationlib
-
-        annotate = annotationlib.get_annotate_from_class_namespace(body)
-        if annotate is None:
-            return {}
-        return annotationlib.call_annotate_function(annotate, annotationlib.Format.FORWARDREF)
-    annotations: Mapping[str, Any] = body.get("__annotations__", {})
-    return annotations
 
 
 def _metadata(annotation: Any) -> tuple[Any, ...]:
@@ -204,12 +146,12 @@ def _misplaced(name: str, body: dict[str, Any]) -> Iterator[str]:
             yield f'{key}: write a colon, "{key}: tm.Field[…]"'
             del body[key]
         elif package_of(value) and (kind := type(getattr(value, "decorator_info", None)).__name__) != "NoneType":
-            mend = next((mend for name, mend in _DECORATED.items() if kind.startswith(name)), "write a plain method")
+            mend = next((mend for name, mend in DECORATED.items() if kind.startswith(name)), "write a plain method")
             yield f"{key}: only pydantic would call it; {mend}"
-        elif isinstance(value, _DECLARATION_TYPES) or (key in _CLASSES and not isinstance(value, type)):
+        elif isinstance(value, _DECLARATION_TYPES) or (key in CLASSES and not isinstance(value, type)):
             continue
-        elif key in _ELSEWHERE:
-            mend = _ELSEWHERE[key].format(cls=name)
+        elif key in ELSEWHERE:
+            mend = ELSEWHERE[key].format(cls=name)
             yield mend if mend.startswith(key) else f"{key}: {mend}"
 
 
@@ -225,7 +167,7 @@ def _shape(declaration: Key[Any] | Index[Any]) -> Iterator[str]:
     if not isinstance(declaration, Index):
         return
     for option in declaration.unknown:
-        mend = _INDEX_OPTIONS.get(option)
+        mend = INDEX_OPTIONS.get(option)
         options = ("partition", "row", "include", "where", "unique", "table")
         yield f"{option}= is not an option of an index{f'; {mend}' if mend else did_you_mean(option, options)}"
     include: Any = declaration.include
@@ -351,6 +293,7 @@ def _field(
         name=name, property=settings.name if isinstance(settings.name, str) else name, type=kind, annotation=annotation,
         optional=optional, constraint=constraint, default=default, factory=settings.source, stored=settings.stored,
         kw_only=settings.by_name, validator=settings.validator, measure=measure, on_write=settings.on_write,
+        expires=settings.expires is True,
     )  # fmt: skip
 
 
@@ -364,21 +307,6 @@ def _check_default(name: str, default: Any, kind: ValueType, faults: list[str], 
         )
     if is_time_of(default, Builtin.datetime.now(UTC)):
         faults.append(f"{name}: its default is the time of now, which is evaluated once; give factory=")
-
-
-def is_time_of(default: object, now: datetime) -> bool:
-    """Return whether a default is the time of now, or a UUID of it: a program meant that of each entity.
-
-    A UUID of version 4 says no time: it may be one that someone chose once, and wrote down.
-    """
-    if isinstance(default, UUID) and default.version in (1, 7):
-        milliseconds = default.int >> 80 if default.version == 7 else default.time // 10_000 - _GREGORIAN
-        seconds = milliseconds / 1_000 - now.timestamp()
-    elif isinstance(default, datetime) and default.tzinfo is not None:
-        seconds = (default - now).total_seconds()
-    else:
-        return False
-    return abs(seconds) < _CLASS_SECONDS
 
 
 def _is_fixed(value: object) -> bool:
@@ -417,12 +345,14 @@ def _option_faults(name: str, settings: FieldOptions) -> Iterator[str]:
             yield f"on_write={safe_repr(on_write)} cannot be called; give a function, as in on_write=now"
     if not isinstance(settings.name, str | None):
         yield f"name={safe_repr(settings.name)}: the name of a property is text"
+    if not isinstance(settings.expires, bool):
+        yield f"expires=: expected True or False, got {safe_repr(settings.expires)}"
     for function in validator if isinstance(validator, list | tuple) else [] if validator is None else [validator]:
         if not callable(function):
             yield f"validator={safe_repr(function)} cannot be called; give a function of (entity, attribute, value)"
     option_names = [field.name for field in attrs.fields(FieldOptions) if field.name != "unknown"]
     for option in settings.unknown:
-        mend = _OPTIONS.get(option, "").format(name)
+        mend = OPTIONS.get(option, "").format(name)
         yield f"{option}= is not an option of a field{f'; {mend}' if mend else did_you_mean(option, option_names)}"
 
 

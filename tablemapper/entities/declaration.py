@@ -83,6 +83,11 @@ class AbstractDeclaration:
         """The fields that each write sets."""
         return tuple([field for field in self.fields if field.on_write is not None])
 
+    @cached_property
+    def expiry(self) -> FieldModel | None:
+        """The field that says when an entity ends."""
+        return next((field for field in self.fields if field.expires), None)
+
     @property
     def has_rule(self) -> bool:
         """Whether a method of its own looks at each entity that is built or written."""

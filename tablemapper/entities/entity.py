@@ -34,10 +34,11 @@ from ..expressions.foreign_names import FOREIGN_NAMES, foreign_name_fault, refus
 from ..expressions.tree import Assignment, Attr, Predicate
 from ..keys.encodings import check_key
 from ..limits import is_name
+from ..type_aliases import annotations_of
 from ..values.extra import indexed_as
 from ..values.scalars import ValueFault, ValueType
 from ..values.timestamp import TIMESTAMP
-from .class_body import annotations_of, calling_frame, plain_annotations, read_bases, read_body
+from .class_body import calling_frame, plain_annotations, read_bases, read_body
 from .constructor import constructor_source, key_normaliser, normaliser
 from .declaration import (
     AbstractDeclaration,
@@ -51,6 +52,7 @@ from .declaration import (
     read_only_fault,
 )
 from .etag import etag_text
+from .expiry import with_expiry
 from .fields import FieldModel, avg, count, field, group_by, max, max_ever, min, min_ever, sum
 from .index import IndexCall
 from .key import KeyOf
@@ -102,7 +104,7 @@ def _make_class(
         type.__setattr__(
             cls, "__declaration__", AbstractDeclaration(cls=cls, table=None, fields=tuple(fields.values()))
         )
-    declaration = declare(cls, options, fields, declarations, faulty, faults)
+    declaration = with_expiry(declare(cls, options, fields, declarations, faulty, faults), faults)
     faults += cls._faults(declaration)
     if faults:
         raise InvalidModel(name, faults)

@@ -75,6 +75,7 @@ class FieldOptions:
     validator: Validator | Sequence[Validator] | None = None
     precision: str | None = None
     on_write: Callable[[], Any] | None = None
+    expires: bool = False
     unknown: tuple[str, ...] = ()
     """What else it was called with: a fault of the class."""
 
@@ -97,6 +98,7 @@ def field(
     kw_only: bool | None = None,
     validator: Validator | Sequence[Validator] | None = None,
     precision: Literal["s", "ms", "us"] | None = None,
+    expires: bool = False,
 ) -> Field[Any]: ...
 @overload
 def field(
@@ -115,6 +117,7 @@ def field(
     kw_only: bool | None = None,
     validator: Validator | Sequence[Validator] | None = None,
     precision: Literal["s", "ms", "us"] | None = None,
+    expires: bool = False,
 ) -> Field[T]: ...
 @overload
 def field(
@@ -125,6 +128,7 @@ def field(
     kw_only: bool | None = None,
     validator: Validator | Sequence[Validator] | None = None,
     precision: Literal["s", "ms", "us"] | None = None,
+    expires: bool = False,
 ) -> Field[T]: ...
 def field(
     *,
@@ -136,6 +140,7 @@ def field(
     validator: Validator | Sequence[Validator] | None = None,
     precision: Literal["s", "ms", "us"] | None = None,
     on_write: Callable[[], Any] | None = None,
+    expires: bool = False,
     **unknown: Any,
 ) -> Any:
     """Give a field options.
@@ -154,11 +159,14 @@ def field(
         on_write: a function that returns the value at each write, by whichever verb:
             ``updated: tm.Field[datetime] = tm.field(on_write=lambda: datetime.now(UTC))``. Nobody else sets the field,
             and it is no argument of the constructor. Migrations, copies and repairs leave the value as it is.
+        expires: whether an entity ends at this datetime: from then on no call finds it, and `Store.expire` deletes it.
         unknown: any other argument is a fault of the class.
     """
     if on_write is not None:  # (its overload has an init= for the type checkers)
         unknown.pop("init", None)
-    return FieldOptions(default, factory, name, stored, kw_only, validator, precision, on_write, tuple(unknown))
+    return FieldOptions(
+        default, factory, name, stored, kw_only, validator, precision, on_write, expires, tuple(unknown)
+    )
 
 
 MeasureKind: TypeAlias = Literal["group", "count", "sum", "avg", "min", "max", "min_ever", "max_ever"]
@@ -458,6 +466,8 @@ class FieldModel:
     measure: Measure | None
     on_write: Callable[[], Any] | None = None
     """Gives the value at each write."""
+    expires: bool = False
+    """Whether an entity ends at this time."""
 
     @_property
     def required(self) -> bool:

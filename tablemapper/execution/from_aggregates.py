@@ -127,8 +127,11 @@ def _targets(plans: PlanCache, spec: QuerySpec) -> list[Model]:
     engine = plans.engine
     aggregates = engine.schema.aggregates_of(spec.model)
     labels = {aggregate: engine.label(aggregate) for aggregate in aggregates}
-    excluded = () if spec.eventual else engine.eventual
-    return [target for target, label in labels.items() if label not in engine.unready and label not in excluded]
+    return [
+        target
+        for target, label in labels.items()
+        if label not in engine.unready and (spec.eventual or not plans.may_lag(spec.model, label))
+    ]
 
 
 def totals_served(plans: PlanCache, spec: QuerySpec) -> Iterator[tuple[str, str]]:
@@ -148,7 +151,9 @@ def totals_served(plans: PlanCache, spec: QuerySpec) -> Iterator[tuple[str, str]
 def mismatches(plans: PlanCache, spec: QuerySpec) -> Iterator[str]:
     """Yield the aggregates that do not fit, each with the reason, as text."""
     for target in plans.engine.schema.aggregates_of(spec.model):
-        if isinstance(why := _match_aggregate(spec, target, (), COUNT), str):
+        if spec.model.declaration.expiry is not None and not spec.eventual:
+            yield f"{target.name}: counts what has ended until store.expire()"
+        elif isinstance(why := _match_aggregate(spec, target, (), COUNT), str):
             yield f"{target.name}: {why}"
 
 

@@ -10,15 +10,18 @@ import hashlib
 import logging
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 import attrs
 import msgspec
 
 from ..codegen import Names, compile_functions
+from ..engines.ended import moment_of
 from ..engines.optional_protocols import CountsRows, ReadsPartitions
 from ..engines.protocol import Engine, Position, Reads
 from ..errors import InvalidEntity
+from ..expressions.boolean import Unended
 from ..expressions.tree import Attr
 from ..keys.template import Template
 from ..keys.times import first_moment
@@ -93,12 +96,15 @@ class PreparedPlan:
             self._make = filtered(plan.model.build, self.residual)
             if selected is not None:
                 self._make = chosen(self._make, selected)
-        all_entities = selected is None and not part and not plan.filter
+        sees_all = all(isinstance(predicate, Unended) for predicate in plan.filter)
+        all_entities = selected is None and not part and sees_all
         self.key: Callable[[Sequence[Any]], tuple[str, ...]] | None = None
+        self._unended: Callable[[Iterable[Row], Sequence[Any]], list[Any]] | None = None  # None: all are seen
         self.partition: Callable[[Sequence[Any], int | None], list[Any] | None] | None = None
         if all_entities and _is_point(plan):
             self.key = _key_of(f"{plan.model.name} key", plan.accesses[0], *plan.model.declaration.templates)
-        elif not part and not plan.filter and filtering and not state and _is_partition(plan):
+            self._unended = filtered(plan.model.build, plan.filter) if plan.filter else None
+        elif not part and sees_all and filtering and not state and _is_partition(plan):
             reads_rows = self.layout is ENTITIES and selected is None
             reads = engine.reads
             if isinstance(reads, ReadsPartitions) and (reads_rows or (self._reads_fields and not plan.sorted)):
@@ -112,6 +118,18 @@ class PreparedPlan:
     def only_results(self) -> bool:
         """Whether every row that is examined is a result."""
         return self.whole and not self.plan.filter and not self.plan.sorted
+
+    def only(self, engine: Engine, values: Sequence[Any]) -> list[Any]:
+        """Return what is found where the values make the key of the only entity that there can be, by `key`."""
+        assert self.key is not None
+        try:
+            key = self.key(values)
+        except InvalidEntity:  # no key can hold these values
+            return []
+        row = engine.get(self.plan.model, *key)
+        if row is not None and self._unended is not None:
+            return self._unended((row,), values)
+        return [] if row is None else [self.plan.model.build_one(row)]
 
     def bind(self, values: Sequence[Any]) -> BoundPlan:
         """Return the plan with values."""
@@ -189,7 +207,7 @@ def _partition(
             (partition,) = key_of(values)
         except InvalidEntity:  # no key can hold these values
             return []
-        rows = read_rows(partition, limit)
+        rows = read_rows(partition, limit, values)
         return None if rows is None else make(rows, values)
 
     return items
@@ -234,6 +252,7 @@ class PlanCache:
         self.tests: dict[Hashable, Callable[[Any, Sequence[Any]], bool]] = {}
         """Functions that return whether a query finds an entity, by the form of the query."""
         self._plans = _Plans(engine.unready)
+        self._ends = any(model.declaration.expiry is not None for model in engine.schema.models)
         self._look_at = 0.0
         self._fingerprints: dict[Model, str] = {}
 
@@ -305,6 +324,8 @@ class PlanCache:
                 self.engine.catch_up()
             plans = self._latest()
         form, values = spec.parts()
+        if self._ends and spec.model.declaration.expiry is not None:
+            values.append(spec.moment or self.moment())
         selected = tuple([attr.source for attr in selected_attributes]) if selected_attributes else selected_attributes
         key = form, selected, spec.model.partial_indexes and implied(spec), state, by_time
         prepared = plans.prepared.get(key)
@@ -319,6 +340,14 @@ class PlanCache:
             new = plan(form_, self.engine.capabilities)
             prepared = plans.prepared[key] = self._new(spec, new, selected_attributes, state=state)
         return prepared, values
+
+    def moment(self) -> datetime:
+        """Return the time by the clock of the store."""
+        return moment_of(self.engine.now())
+
+    def may_lag(self, model: Model, aggregate: str) -> bool:
+        """Return whether an aggregate over a class can differ from its entities that are seen."""
+        return model.declaration.expiry is not None or aggregate in self.engine.eventual
 
     def _new(
         self, spec: QuerySpec, plan: Plan, selected: tuple[Attr[Any, Any], ...] | None, *, state: bool

@@ -115,6 +115,11 @@ class Or(Junction[O_contra]):
 
 
 @attrs.frozen(eq=False, kw_only=True)
+class Unended(Or[O_contra]):
+    """The time at which an entity ends is missing, or later than a moment."""
+
+
+@attrs.frozen(eq=False, kw_only=True)
 class Not(Predicate[O_contra]):
     """The part does not hold."""
 

@@ -362,6 +362,7 @@ AWAITED: Mapping[str, frozenset[str]] = {
             "move",
             "run",
             "clear",
+            "expire",
             "drop",
             "use",
             "insert_many",

@@ -14,8 +14,8 @@ import attrs
 from ..datetime_types import Builtin
 from ..entities.declaration import declaration_of
 from ..keys.template import Slot, Template
-from ..planning.type_names import type_name
 from ..schema.model import Model, Schema
+from ..values.type_names import type_name
 from .advice import Advice
 from .keys_and_indexes import KeyOrIndex, is_time, template_parts
 

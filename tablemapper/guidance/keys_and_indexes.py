@@ -17,9 +17,9 @@ from ..entities.key_and_indexes import IndexModel, compile_index, index_table, k
 from ..keys.overlap import disjoint
 from ..keys.template import Slot, Template
 from ..planning.shards import spreading
-from ..planning.type_names import type_name
 from ..values.extra import indexed_as
 from ..values.scalars import ValueType
+from ..values.type_names import type_name
 
 Text = str | tuple[str, ...]
 

@@ -9,7 +9,6 @@
 - `skip_scan`: partitions that are found one by one.
 - `query_parts`: ranges of keys that together are a plan.
 - `query_spec`: what a query wants, with its values and as a form.
-- `type_names`: the names of types in the module of a class.
 - `shards`: shards that spread the rows of one partition.
 - `scan_refusal`: why a scan was refused, and the index that would serve.
 - `planner`: every path, and the best one.

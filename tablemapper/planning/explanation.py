@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 import msgspec
 
+from ..expressions.boolean import Unended
 from ..expressions.predicates import dump, filled
 from ..expressions.tree import Order
 from .capabilities import Capabilities
@@ -218,4 +219,6 @@ def order_text(steps: Iterable[Order[Any]]) -> tuple[str, ...]:
 
 def predicate_text(predicate: AnyPredicate, values: Sequence[Any]) -> str:
     """Return a predicate as a user would write it, values filled in."""
+    if isinstance(predicate, Unended):
+        return "not expired"
     return condition_text(dump(filled(predicate, values)))

@@ -197,13 +197,14 @@ def _along(form: QueryShape, path: AccessPath, where: tuple[AnyPredicate, ...], 
     if direction is None and way.by_partition:  # (one SELECT sorts all rows between the bounds)
         way = _PathConditions(form, path, where, ways, sorting=True)
         direction = way.direction()
-    required = [*(form.selected or ()), *(attr for p in way.residual for attr in p.attributes())]
+    residual = way.residual if form.unended is None else (*way.residual, form.unended)
+    required = [*(form.selected or ()), *(attr for p in residual for attr in p.attributes())]
     required += [step.attr for step in form.order] if direction is None else []
     backwards, merged, turned = direction or (form.backwards, 0, False)
     return Plan(
         path,
         tuple(way.accesses),
-        way.residual,
+        residual,
         descending=backwards,
         merged=merged,
         sort=() if direction is not None else form.order,

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping
+from datetime import UTC, datetime
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
 import attrs
 
+from ..datetime_types import Builtin
 from ..entities.index import IndexRange
+from ..expressions.boolean import Unended
 from ..expressions.predicates import conjuncts, forms, parametrised
-from ..expressions.tree import Attr, Order, Predicate
+from ..expressions.tree import Attr, Compare, IsNull, Order, Parameter, Predicate
 from ..schema.model import Model
 from .budget import Budget
 from .conditions import AnyPredicate, call_conditions
@@ -49,6 +52,8 @@ class QueryShape:
     """The fields that indexes are declared to hold, and do not, by the name of the index; None: its rows are no answer."""
     part: tuple[str | None, bool] | None = None
     """The index (None: the key) that a part of a query is of, and whether that is one partition; None: it is whole."""
+    unended: AnyPredicate | None = None
+    """The condition that an entity has not ended, if there is one; it bounds nothing, and so changes no path."""
 
 
 @attrs.define(eq=False)  # (not frozen: one is built for each call of a query, three times as fast)
@@ -72,6 +77,8 @@ class QuerySpec:
     """Whether they then come from the last to the first."""
     part: QueryPart | None = None
     """What of it is asked; None for all."""
+    moment: datetime | None = None
+    """By which it is judged what has ended, and so not found; None: by the time of the call."""
 
     def narrowed(self, where: tuple[Predicate[Any], ...]) -> QuerySpec:
         """Return the question with more conditions."""
@@ -103,6 +110,8 @@ class QuerySpec:
         return form, values
 
 
+BEFORE_ALL = Builtin.datetime.min.replace(tzinfo=UTC)
+"""The moment by which nothing has ended."""
 _later_fields = attrgetter(*[field.name for field in attrs.fields(QuerySpec)[3:]])
 
 
@@ -139,7 +148,16 @@ def query_form(
         unready,
         lacking,
         None if spec.part is None else spec.part.form,
+        None if model.declaration.expiry is None else _unended(model, Parameter(number)),
     )
+
+
+def _unended(model: Model, moment: Parameter) -> AnyPredicate:
+    field = model.declaration.expiry
+    assert field is not None
+    attr: Attr[Any, Any] = Attr(model.cls, field.name, field.type)
+    later: AnyPredicate = Compare(attr=attr, op=">", value=moment)
+    return Unended(parts=(IsNull(attr=attr), later) if field.optional else (later,))
 
 
 def implied(spec: QuerySpec) -> tuple[tuple[str, frozenset[int]], ...]:

@@ -13,11 +13,11 @@ from ..keys.template import Template
 from ..limits import check_table_name
 from ..schema.model import Model
 from ..values.scalars import ValueType
+from ..values.type_names import type_name
 from .conditions import AnyPredicate, Conditions, alternatives, conditions, field_name, normal
 from .plan import MAX_RANGES, AccessPath, Plan
 from .query_spec import QueryShape
 from .shards import spreading
-from .type_names import type_name
 
 
 def lack(field: str, where: Iterable[AnyPredicate]) -> str:

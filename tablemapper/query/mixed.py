@@ -253,6 +253,9 @@ class _Mixed(Results[T]):
         queries: Iterator[ClassResults[Any]] = (member.query for member in self._members if member.refuted is None)
         if only_count:
             queries = (Rows(self._plans, attrs.evolve(q._spec, order=(), mixed=False), ()) for q in queries)
+        if any(member.model.declaration.expiry is not None for member in self._members):
+            moment = self._plans.moment()
+            queries = (query._with(attrs.evolve(query._spec, moment=moment)) for query in queries)
         spending = start(self._spec.budget, self)
         return [attrs.evolve(query._run(*query._find()), spending=spending) for query in queries]
 

@@ -13,7 +13,7 @@ import attrs
 
 from ..engines.protocol import Position
 from ..entities.entity import Entity
-from ..errors import InvalidEntity, InvalidQuery, StoreClosed
+from ..errors import InvalidQuery, StoreClosed
 from ..execution.column_reader import ColumnReader
 from ..execution.from_aggregates import matching_aggregate, mismatches, totals_served
 from ..execution.plan_reader import PlanReader
@@ -84,7 +84,8 @@ class ClassResults(Splittable[T_co]):
     def allow_eventual(self) -> Self:
         """Allow the query to be answered from an index or an aggregate that may be older than the entities.
 
-        On Azure Tables these are the ones in other partitions. On SQLite none is ever older.
+        On Azure Tables these are the ones in other partitions. On SQLite none is ever older, but an aggregate over a
+        class with ``expires=True`` counts what has ended until `Store.expire`.
         """
         return self._with(attrs.evolve(self._spec, eventual=True))
 
@@ -111,7 +112,7 @@ class ClassResults(Splittable[T_co]):
     def _taken(self, limit: int | None) -> Iterator[T_co]:
         prepared, values = self._plans.prepared(self._spec, self._wanted)
         if prepared.key is not None and self._spec.budget is None:
-            return iter(self._only(prepared.key, values) if limit != 0 else ())
+            return iter(prepared.only(self._plans.engine, values) if limit != 0 else ())
         if limit != 0 and prepared.partition is not None and (items := prepared.partition(values, limit)) is not None:
             return iter(items)
         run = self._run(*self._bound(prepared, values, most=limit))
@@ -130,7 +131,7 @@ class ClassResults(Splittable[T_co]):
         if self._spec.budget is None and self._spec.limit != 0:
             prepared, values = self._plans.prepared(self._spec, self._wanted)
             if prepared.key is not None:
-                return next(iter(self._only(prepared.key, values)), None)
+                return next(iter(prepared.only(self._plans.engine, values)), None)
             if prepared.partition is not None and (items := prepared.partition(values, 1)) is not None:
                 return items[0] if items else None
             prepared, bound = self._bound(prepared, values, most=1)
@@ -189,7 +190,7 @@ class ClassResults(Splittable[T_co]):
             self._plans.engine.capabilities,
             tuple(explained.lines),
             explained.requests,
-            explained.eventual or any(total in self._plans.engine.eventual for total in totals.values()),
+            explained.eventual or any(self._plans.may_lag(self._spec.model, total) for total in totals.values()),
             partial(self._cost, bound),
             totals,
             tuple(mismatches(self._plans, self._spec)),
@@ -210,16 +211,6 @@ class ClassResults(Splittable[T_co]):
         return f"<Query {', '.join(parts)}>"  # (whichever kind of it)
 
     # ------------------------------------------------------------------------------------------ how
-
-    def _only(self, key_of: Callable[[Sequence[Any]], tuple[str, ...]], values: Sequence[Any]) -> list[Any]:
-        """Return what is found where the values make the key of the only entity that there can be."""
-        model = self._spec.model
-        try:
-            key = key_of(values)
-        except InvalidEntity:  # no key can hold these values
-            return []
-        row = self._plans.engine.get(model, *key)
-        return [] if row is None else [model.build_one(row)]
 
     def _find(self, *, warn: bool = True, most: int | None = None) -> tuple[PreparedPlan, BoundPlan]:
         return self._bound(*self._plans.prepared(self._spec, self._wanted), warn=warn, most=most)

@@ -25,7 +25,8 @@ import msgspec
 from ..codegen import Names, compile_functions
 from ..edits.assignments import Assignments, assignments
 from ..engines.current_transaction import check_outside
-from ..engines.protocol import Engine, NoteConflict, Operation, restore_rows
+from ..engines.ended import ended_by, set_test
+from ..engines.protocol import Engine, NoteConflict, Operation, restore_rows, rows_before
 from ..entities.entity import key_of
 from ..errors import (
     CorruptStore,
@@ -42,7 +43,7 @@ from ..expressions.python_source import python_source
 from ..expressions.tree import And
 from ..planning.budget import BudgetMeter
 from ..planning.projection import ENTITIES
-from ..planning.query_spec import QuerySpec, query_form
+from ..planning.query_spec import BEFORE_ALL, QuerySpec, query_form
 from ..planning.ranges import BoundPlan
 from ..progress import Meter, ProgressOption, start_meter
 from ..schema.maintenance import maintenance
@@ -73,13 +74,13 @@ class WriteByQuery:
 
     def delete(self, spec: QuerySpec, query_text: str, *, progress: ProgressOption, resume: str | None) -> int:
         """Delete what a query finds; return the number of entities."""
-        model = writable(spec.model)
+        return self._run(spec, query_text, "delete()", _deletion(writable(spec.model)), progress, resume)
 
-        def work(entity: Any) -> Operation:
-            row = entity._row
-            return Operation("delete", model, row[0], row[1], old=row, etag=row[2])
-
-        return self._run(spec, query_text, "delete()", work, progress, resume)
+    def expire(self, spec: QuerySpec, query_text: str, *, progress: ProgressOption) -> int:
+        """Delete what a query finds, which has ended; return the number of entities."""
+        return self._run(
+            attrs.evolve(spec, moment=BEFORE_ALL), query_text, "expire()", _deletion(spec.model), progress, None
+        )
 
     def update(
         self,
@@ -123,6 +124,8 @@ class WriteByQuery:
         """
         verb = doing.partition("(")[0]
         check_outside(self.engine, verb)
+        if spec.moment is None and spec.model.declaration.expiry is not None:
+            spec = attrs.evolve(spec, moment=self.plans.moment())
         if spec.limit is None:
             spec = spec.unordered  # (an order matters only with a limit)
         prepared, bound = self.plans.find(spec, None)
@@ -149,14 +152,16 @@ class WriteByQuery:
 
     def _test(self, spec: QuerySpec, bound: BoundPlan) -> Callable[[Any], bool]:
         """Return a function that tells whether a query finds an entity."""
-        form, values = spec.parts()
+        (form, _), values = spec.parts(), bound.values
         tests = self.plans.tests
         test = tests.get(form)
         if test is None:
             if len(tests) >= MAX_PLANS:
                 tests.clear()
             names = Names()
-            source = python_source(And(parts=query_form(spec, None).where), lambda name: f"e.{name}", names)
+            shape = query_form(spec, None)
+            conditions = shape.where if shape.unended is None else (*shape.where, shape.unended)
+            source = python_source(And(parts=conditions), lambda name: f"e.{name}", names)
             functions = compile_functions("what a query finds", f"def holds(e, v):\n    return {source}\n", names)
             test = tests[form] = functions["holds"]
         holds = test
@@ -192,6 +197,7 @@ class _Run:
         self._checkpoint = checkpoint
         self._spending = spending
         self._meter = meter
+        self._has_ended = ended_by(self._model, spec.moment)
         self._postponed: list[Operation] = []
         """What was not written yet, as an entity that the run has still to come to holds a unique value that it takes."""
         self._enough = 0
@@ -310,7 +316,9 @@ class _Run:
             part = part[: self._engine.together(part)]
             written_so_far = self.written + len(part)
             checkpoint = self._checkpoint
-            rows = [(operation.old, operation.new) for operation in part]
+            rows = rows_before(part)
+            if self._has_ended is not None:
+                set_test(part, self._has_ended)
             try:
                 self._engine.apply(
                     part, notes=() if checkpoint is None else checkpoint.moved(part[-1].key, written_so_far)
@@ -384,6 +392,14 @@ def _too_many(error: UniqueViolation, most: int) -> UniqueViolation:
 def _lists(items: Iterator[Any], size: int) -> Iterator[list[Any]]:
     while block := list(islice(items, size)):
         yield block
+
+
+def _deletion(model: Model) -> Work:
+    def work(entity: Any) -> Operation:
+        row = entity._row
+        return Operation("delete", model, row[0], row[1], old=row, etag=row[2])
+
+    return work
 
 
 def _by_assignments(changes: Assignments) -> Work:

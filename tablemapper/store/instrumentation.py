@@ -145,7 +145,16 @@ class ObservedStore(Store):
 
 _READING = "get", "__getitem__", "group", "exists"
 _WRITING = "insert", "replace", "merge", "upsert", "delete", "move"
-_STREAMS = "insert_many", "upsert_many", "replace_many", "delete_many", "insert_columns", "upsert_columns", "clear"
+_STREAMS = (
+    "insert_many",
+    "upsert_many",
+    "replace_many",
+    "delete_many",
+    "insert_columns",
+    "upsert_columns",
+    "clear",
+    "expire",
+)
 _OTHERS = "build", "status", "statistics", "check", "repair", "compact", "advise", "backup", "drop"
 report(ObservedStore, Store, _READING, returned_one)
 report(ObservedStore, Store, _WRITING, _wrote)

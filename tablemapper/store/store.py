@@ -28,7 +28,7 @@ from ..expressions.tree import Assignment, Predicate
 from ..guidance.advisor import log_advice
 from ..keys.canonical import is_key
 from ..keys.composite_times import decode
-from ..planning.query_spec import QuerySpec
+from ..planning.query_spec import BEFORE_ALL, QuerySpec
 from ..query.mixed import MixedQuery, mixed, over_base
 from ..query.partitions import Partition, equalities, partition_key
 from ..query.query import Query
@@ -93,6 +93,8 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         self._plans = PlanCache(self._engine)
         self._spec = {model.cls: QuerySpec(model) for model in self._engine.schema.models}
         self._models = self._engine.schema.by_class
+        self._expiry = self._operations.ended
+        self._expiry_places = self._expiry.places
 
     def _follow(self) -> None:
         """Answer with the classes that the engine has by now; what runs, as a stream that is written, does so, too."""
@@ -143,7 +145,11 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         if key.__class__ is not KeyOf or misplaced or (model := self._models.get(key[0])) is None:
             model = self._operations.key(key, misplaced)[0]
         row = self._engine.get(model, key[1], key[2])
-        entity: R | None = None if row is None else model.build_one(row)
+        if row is None:
+            return None
+        if self._expiry_places and (at := self._expiry_places.get(model)) is not None and self._expiry.is_past(row[at]):
+            return None
+        entity: R = model.build_one(row)
         return entity
 
     def __getitem__(self, key: KeyOf[R], /) -> R:
@@ -176,6 +182,8 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         """
         places = self._operations.keys(keys)
         rows = self._engine.get_many(places)
+        if self._expiry_places:
+            rows = self._expiry.seen([model for model, _, _ in places], rows)
         return [None if row is None else model.build_one(row) for (model, _, _), row in zip(places, rows, strict=True)]
 
     def exists(self, key: KeyOf[Any], /) -> bool:
@@ -184,7 +192,7 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         Raises:
             InvalidEntity: as `get`.
         """
-        return self._engine.get(*self._operations.key(key)) is not None
+        return self._operations.row(*self._operations.key(key)) is not None
 
     @overload
     def query(self, what: type[R], /) -> Query[R]: ...  # (of a base a mixed query, which refuses what it lacks)
@@ -272,11 +280,12 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         return ".".join(keys[0]) if keys else "Product.category"
 
     def _partition(self, table: str, partition: str) -> Iterator[Record | UnknownRow]:
+        moment = self._expiry.moment() if self._expiry_places else ""
         for chunk in self._engine.partition(table, partition):
             for model, row in chunk:
                 if model is None:
                     yield UnknownRow(row[0], row[1], row[3])
-                else:
+                elif not moment or not self._expiry.has_ended_by(moment, model, row):
                     yield model.build_one(row)
 
     # ------------------------------------------------------------------------------------------ writing
@@ -526,4 +535,6 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         model = self._operations.writable(cls)
         check_outside(self._engine, "clear")
         count = self._engine.clear(model) if isinstance(self._engine, ClearsClasses) else None
-        return Query[Any](self._plans, QuerySpec(model, scan=True)).delete() if count is None else count
+        if count is not None:
+            return count
+        return Query[Any](self._plans, QuerySpec(model, scan=True, moment=BEFORE_ALL)).delete()

@@ -54,14 +54,15 @@ class Clock:
         if self._time == self._last_timestamp:
             self._time += _MICROSECOND
         self._last_timestamp = max(self._last_timestamp + _MICROSECOND, self._time)
-        return self._microseconds()
+        return self.microseconds()
 
-    def _microseconds(self) -> int:
+    def microseconds(self) -> int:
+        """Return the time in µs since 1970."""
         return (self._time - _EPOCH) // _MICROSECOND
 
     @contextmanager
     def in_force(self) -> Iterator[None]:
         """Let UUIDs be made by this clock and a fixed seed, and afterwards as before."""
-        source = Uuid7Generator(lambda: self._microseconds() * 1000, random.Random(7).getrandbits)
+        source = Uuid7Generator(lambda: self.microseconds() * 1000, random.Random(7).getrandbits)
         with uuids_from(source):
             yield

@@ -29,7 +29,7 @@ class _Place:
 
     def __init__(self, path: str | os.PathLike[str], clock: Clock | None) -> None:
         self._path = path
-        self._clock = {} if clock is None else {"clock": clock.timestamp}
+        self._clock = {} if clock is None else {"clock": clock.timestamp, "now": clock.microseconds}
 
     def open(self, schema: Schema | None, **options: Any) -> Engine:
         place: Any = locations.place_of(self._path)

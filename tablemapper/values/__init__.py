@@ -1,6 +1,7 @@
 """Field types: validation and storage.
 
 - `scalars`: the types that are one value.
+- `type_names`: the names of types in the module of a class.
 - `timestamp`: the type of the times that a store gives.
 - `choices`: Enums and Literals.
 - `precision`: times that are cut when they are set.

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
+from ..engines.current_transaction import check_outside
 from ..entities.entity import Entity
 from ..entities.key import KeyOf
+from ..execution.prepared import PlanCache
 from ..progress import ProgressOption
 from ..schema.model import has_functions
 from .column_input import entities_of, values_of
+from .expiration import expire
 from .operations import Operations
 from .write_windows import load, write_columns, write_many
 
@@ -17,9 +20,10 @@ E = TypeVar("E", bound=Entity)
 
 
 class BulkVerbs:
-    """The verbs that take streams and columns."""
+    """The verbs that write many entities: those of a stream, of columns, and those that have ended."""
 
     _operations: Operations
+    _plans: PlanCache
 
     def insert_many(
         self, entities: Iterable[Entity], /, *, atomic: bool = False, progress: ProgressOption = False
@@ -103,3 +107,28 @@ class BulkVerbs:
             EntityNotFound, PreconditionFailed: as `delete`.
         """
         return write_many(self._operations, "delete", targets, progress)
+
+    def expire(
+        self, cls: type[Entity] | None = None, /, *, limit: int | None = None, progress: ProgressOption = False
+    ) -> int:
+        """Delete the entities that have ended, of one class or of all, and return how many that were.
+
+        Nothing does so by itself: have a timer call it, or the command ``tablemapper expire``. It deletes in batches beside
+        other programs, like `Query.delete`, what ended first in each part of the index over the time. What somebody
+        prolongs meanwhile stays.
+
+        Args:
+            cls: a class with a ``tm.field(expires=True)``; by default all of these.
+            limit: how many entities this call deletes at most.
+            progress: as for `insert_many`.
+
+        Raises:
+            InvalidEntity: nothing of the class ends, or the store was not opened with it.
+            InvalidQuery: the limit is not a number, 0 or more.
+            NotReady: the index over the time is being built.
+            InvalidTransaction: the thread is inside a transaction of the store.
+            StoreLocked: the store is frozen.
+        """
+        check_outside(self._operations.engine, "expire")
+        models = self._operations.ended.places if cls is None else [self._operations.ending(cls)]
+        return expire(self._plans, models, limit, progress)

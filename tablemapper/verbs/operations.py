@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
 from ..edits.assignments import assignments
 from ..engines.current_transaction import check_outside
+from ..engines.ended import EndedRows
 from ..engines.protocol import Batch, Engine, Operation, Verb
 from ..entities.aggregates import Aggregate
 from ..entities.declaration import declaration_of
@@ -63,6 +64,7 @@ class Operations:
         }
         self._writables = {model.cls: model for model in schema.models if model.aggregate is None}
         self.models: dict[type[Any], Model] = schema.by_class
+        self.ended = EndedRows(self.engine)
 
     # ------------------------------------------------------------------------------------------ classes and keys
 
@@ -95,6 +97,14 @@ class Operations:
             raise InvalidEntity(getattr(cls, "__name__", safe_repr(cls)), [fault])
         return writable(self.model(cls))
 
+    def ending(self, cls: Any) -> Model:
+        """Return the model of a class whose entities end; raise InvalidEntity if it is another one."""
+        model = self.writable(cls)
+        if model not in self.ended.places:
+            fault = "nothing of it ends; declare when, as in until: tm.Field[datetime] = tm.field(expires=True)"
+            raise InvalidEntity(model.name, [f"expire: {fault}"])
+        return model
+
     def key(self, key: KeyOf[Any], misplaced: tuple[object, ...] = ()) -> tuple[Model, str, str]:
         """Return the model, the partition key and the row key of a key.
 
@@ -123,6 +133,12 @@ class Operations:
             group = model.build_one(maintained.row(partition, row, 0, aggregate.empty()))
             set_row(group, None)
         return group  # type: ignore[no-any-return]
+
+    def row(self, model: Model, partition: str, row: str) -> Row | None:
+        """Return the row of an entity that is stored and has not ended, or None."""
+        stored = self.engine.get(model, partition, row)
+        at = self.ended.places.get(model)
+        return None if stored is None or (at is not None and self.ended.is_past(stored[at])) else stored
 
     def _key_fault(self, argument: object, misplaced: tuple[object, ...]) -> str:
         if isinstance(argument, Record):
@@ -324,11 +340,15 @@ class Operations:
             InvalidTransaction: the thread or task is inside of another transaction of the store.
         """
         check_outside(self.engine, operations[0].verb)
+        if self.ended.places:
+            self.ended.judge(operations)
         self.engine.apply(operations)
         stamp(operations)
 
     def write_transaction(self, operations: list[Operation], *, across: bool) -> None:
         """Apply the operations of a user's transaction, which may count what is maintained from them."""
+        if self.ended.places:
+            self.ended.judge(operations)
         self.engine.apply(operations, maintained_limit=None if across else self._maintained_limit)
         stamp(operations)
 

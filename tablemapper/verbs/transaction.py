@@ -155,7 +155,7 @@ class TransactionBuffer:
 
     def _read_row(self, model: Model, place: _Place) -> Row | None:
         """Return a row as it is stored, and note its version."""
-        row = self.operations.engine.get(model, place[1], place[2])
+        row = self.operations.row(model, place[1], place[2])
         self.versions[place] = None if row is None else row[2]
         return row
 

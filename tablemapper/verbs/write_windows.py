@@ -14,7 +14,7 @@ from ..engines.optional_protocols import LoadsAtOnce
 from ..engines.protocol import Batch, Engine, Operation, Part
 from ..entities.entity import Record, set_row
 from ..entities.key import KeyOf
-from ..errors import InvalidEntity, note_written, safe_repr
+from ..errors import EntityExists, InvalidEntity, note_written, safe_repr
 from ..progress import Meter, ProgressOption, start_meter
 from ..schema.model import Model
 from ..schema.rows import Row
@@ -80,6 +80,8 @@ def write_columns(
 
 def _insert(operations: Operations, verb: str, windows: Iterable[list[Batch]], meter: Meter) -> None:
     for window in windows:
+        if operations.ended.places:
+            operations.ended.judge(window)
         operations.engine.insert(window)
         for batch in window:
             stamp_batch(batch)
@@ -93,7 +95,15 @@ def _load(operations: Operations, verb: str, windows: Iterator[list[Batch]], pro
     engine.capabilities.check_load(verb)
     assert isinstance(engine, LoadsAtOnce)
     with _telling(verb, None):
-        return engine.load(windows, lambda task, total: start_meter(progress, task, total=total))
+        try:
+            return engine.load(windows, lambda task, total: start_meter(progress, task, total=total))
+        except EntityExists as error:
+            model = engine.schema.by_name.get(error.entity or "")
+            stored = None if model is None or error.key is None else engine.get(model, *error.key)
+            if model is None or stored is None or operations.row(model, *stored[:2]) is not None:
+                raise
+            text = f"{error}; it has ended: call store.expire() first"
+            raise EntityExists(text, entity=error.entity, key=error.key) from None
 
 
 def _stream(verb: str, items: Iterable[Any]) -> Iterable[Any]:

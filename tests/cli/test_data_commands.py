@@ -7,6 +7,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -188,3 +189,52 @@ def test_entities_are_deleted_by_key_and_by_conditions(
         (["--where", "text==x", "--yes"], "--scan"),
     ):
         assert fault in ended(capsys, "delete", place, "Note", *words, code=Exit.USAGE)
+
+
+ENDINGS = """
+from datetime import datetime
+
+import tablemapper as tm
+
+
+class Session(tm.Entity, table="Sessions"):
+    id: tm.Field[str]
+    until: tm.Field[datetime | None] = tm.field(default=None, expires=True)
+    key = tm.Key[str](partition="{id}")
+
+
+class Lock(tm.Entity, table="Locks"):
+    id: tm.Field[str]
+    until: tm.Field[datetime] = tm.field(expires=True)
+    key = tm.Key[str](partition="{id}")
+
+
+class Plain(tm.Entity, table="Plains"):
+    id: tm.Field[str]
+    key = tm.Key[str](partition="{id}")
+"""
+
+
+def test_what_has_ended_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    Path("endings_of_a_test.py").write_text(ENDINGS, encoding="utf-8")
+    models = {cls.__name__: cls for cls in load_models("endings_of_a_test")}
+    session, lock, plain = (models[name] for name in ("Session", "Lock", "Plain"))
+    past = datetime(2026, 1, 1, tzinfo=UTC)
+    with tm.open("ends.db", models=list(models.values())) as store:
+        store.insert_many([*(session(f"{n}", past) for n in range(5)), session("x"), lock("a", past), plain("p")])
+
+    def expired(*words: str, code: Exit = Exit.OK) -> str:
+        assert run(["expire", "ends.db", *words, "--models", "endings_of_a_test"]) == code
+        return "".join(capsys.readouterr())
+
+    assert expired("Session", "--limit", "2") == "2 deleted\n"
+    assert json.loads(expired("Lock", "--json")) == {"ok": True, "deleted": 1}
+    assert expired() == "3 deleted\n"
+    assert expired() == "0 deleted\n"
+    assert "Plain: expire: nothing of it ends; declare when" in expired("Plain", code=Exit.FINDINGS)
+    assert "no class 'Lok'" in expired("Lok", code=Exit.USAGE).replace('"', "'")
+    assert "0 or more" in expired("--limit=-1", code=Exit.USAGE)

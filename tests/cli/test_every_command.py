@@ -77,6 +77,7 @@ WRITING = [
     Case("build {}", models=True),
     Case("repair {}", models=True),
     Case("sweep {}", models=True),
+    Case("expire {} --limit 5", models=True),
     Case("freeze {}"),
     Case("unfreeze {}"),
     Case("compact {}"),

@@ -22,6 +22,7 @@ import attrs
 from tablemapper.catalogue.catalogue import Catalogue
 from tablemapper.catalogue.freeze import check_thawed
 from tablemapper.engines.check import CheckReport, ConsistencyCheck, MaintenanceRule, RepairReport
+from tablemapper.engines.ended import insert_over_ended, make_way
 from tablemapper.engines.protocol import (
     Batch,
     BuildStep,
@@ -247,21 +248,34 @@ class DictPlace:
     """The capabilities that it does without."""
 
     def open(
-        self, schema: Schema, *, clock: Callable[[], int] = lambda: time.time_ns() // 1000, **_: Any
+        self,
+        schema: Schema,
+        *,
+        clock: Callable[[], int] = lambda: time.time_ns() // 1000,
+        now: Callable[[], int] | None = None,
+        **_: Any,
     ) -> DictEngine:
         lacking: dict[str, Any] = dict.fromkeys(self.lacking, "")
         shelf = Shelf() if self.name == ":memory:" else _SHELVES.setdefault(self.name, Shelf())
-        return DictEngine(schema, shelf, clock, attrs.evolve(ALL, **lacking))
+        return DictEngine(schema, shelf, clock, now or clock, attrs.evolve(ALL, **lacking))
 
 
 class DictEngine:
     """Keeps the rows of a schema in dicts."""
 
-    def __init__(self, schema: Schema, shelf: Shelf, clock: Callable[[], int], capabilities: Capabilities) -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        shelf: Shelf,
+        clock: Callable[[], int],
+        now: Callable[[], int],
+        capabilities: Capabilities,
+    ) -> None:
         self.capabilities = capabilities
         self.schema = schema
         self._shelf = shelf
         self._clock = clock
+        self.now = now
         self._closed = False
         self.store_id = self._shelf.store_id
         self.unready: Mapping[str, str] = {}
@@ -322,7 +336,10 @@ class DictEngine:
         places = [(one.model.table, one.partition) for one in operations]
         return min(next((at for at, place in enumerate(places) if place != places[0]), len(places)), 100)
 
-    def apply(
+    def apply(self, operations: Sequence[Operation], **options: Any) -> None:
+        make_way(self, operations, lambda: self._apply(operations, **options))
+
+    def _apply(
         self, operations: Sequence[Operation], *, maintained_limit: int | None = None, notes: Sequence[Note] = ()
     ) -> None:
         assert not operations or self.together(operations) == len(operations)
@@ -339,6 +356,10 @@ class DictEngine:
             self._shelf.state = attrs.evolve(state, notes=noted)
         _told(decision)
 
+    def _insert(self, batches: Sequence[Batch]) -> None:
+        with self._shelf.lock:
+            self._shelf.state = self._inserted(self._to_write(), batches)
+
     def _decided(
         self, state: State, operations: Sequence[Operation], maintained_limit: int | None = None
     ) -> tuple[State, Decision]:
@@ -347,14 +368,10 @@ class DictEngine:
         return state.after(decision, timestamp), decision
 
     def insert(self, batches: Sequence[Batch]) -> None:
-        with self._shelf.lock:
-            self._shelf.state = self._inserted(self._to_write(), batches)
+        insert_over_ended(self, batches, lambda: self._insert(batches))
 
     def _inserted(self, state: State, batches: Sequence[Batch], *, keep: bool = True) -> State:
-        operations, decided = [], []
-        for batch in batches:
-            rows = batch.rows if batch.parts is None else [row for part, _ in batch.parts() for row in part]
-            operations.append([Operation("insert", batch.model, row[0], row[1], row) for row in rows])
+        operations, decided = [batch.operations() for batch in batches], []
         every = [one for some in operations for one in some]
         if every:
             state, decision = self._decided(state, every)

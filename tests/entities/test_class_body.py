@@ -17,8 +17,9 @@ import msgspec
 import pytest
 
 import tablemapper as tm
-from tablemapper.entities.class_body import annotations_of, is_time_of
 from tablemapper.entities.declaration import declaration_of
+from tablemapper.type_aliases import annotations_of
+from tablemapper.uuids import is_time_of
 
 T = TypeVar("T")
 

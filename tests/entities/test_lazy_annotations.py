@@ -12,6 +12,7 @@ from typing import Any, ClassVar, ForwardRef
 import pytest
 
 import tablemapper as tm
+from tablemapper import type_aliases
 from tablemapper.entities import class_body
 
 Annotate = Callable[[Any], dict[str, Any]]
@@ -48,7 +49,8 @@ def _annotationlib(monkeypatch: pytest.MonkeyPatch) -> None:
             call_annotate_function=call_annotate_function,
         )
         monkeypatch.setitem(sys.modules, "annotationlib", module)
-        monkeypatch.setattr(class_body, "sys", SimpleNamespace(version_info=(3, 14), _getframe=sys._getframe))
+        for module in (class_body, type_aliases):
+            monkeypatch.setattr(module, "sys", SimpleNamespace(version_info=(3, 14), _getframe=sys._getframe))
 
 
 def entity(annotations: str, **content: Any) -> Any:

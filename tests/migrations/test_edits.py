@@ -405,12 +405,3 @@ def test_a_class_that_shares_its_table_goes_in_batches_however_often_that_is_kil
     anew = shelf("Note", ("note", "{at}"), at=int, title=str)
     with sound_store(place, models=[kept, anew]) as store:  # another class of this name begins with nothing
         assert list(store.query(anew).allow_scan()) == []
-
-
-def test_nothing_is_renamed_in_a_frozen_store(path: Path) -> None:
-    with tm.open(path, models=[OLD, OLD_MAKERS]) as store:
-        store.freeze()
-        with pytest.raises(tm.StoreLocked, match="frozen"):
-            migrate(path, RENAME)
-        store.unfreeze()
-        assert migrate(path, RENAME).applied == ("first",)

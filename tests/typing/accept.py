@@ -70,6 +70,28 @@ def bounded(account: Bounded) -> None:
     Bounded("ann", 3, Decimal(7))
 
 
+class Ending(tm.Entity, table="Endings"):
+    name: tm.Field[str]
+    until: tm.Field[datetime | None] = tm.field(default=None, expires=True)
+
+    key = tm.Key[str](partition="{name}")
+
+
+class Lease(tm.Entity, table="Leases"):
+    name: tm.Field[str]
+    until: tm.Field[datetime] = tm.field(factory=datetime.now, expires=True)
+
+    key = tm.Key[str](partition="{name}")
+
+
+def ending(store: tm.Store, end: datetime) -> None:
+    store.insert(Ending("a"))
+    store.insert(Ending("a", until=end))
+    store.insert(Lease("a"))
+    assert_type(Lease("a").until, datetime)
+    assert_type(store.expire(Ending), int)
+
+
 class Reading(tm.Entity, table="SensorReadings"):
     device_id: tm.Field[str]
     taken_at: tm.Field[datetime]
@@ -495,6 +517,8 @@ def columns(store: tm.Store, frame: object) -> None:
     assert_type(store.insert_columns(Product, {"name": ["Dune"]}, atomic=True), int)
     assert_type(store.insert_columns(Product, frame), int)
     assert_type(store.clear(Product), int)
+    assert_type(store.expire(), int)
+    assert_type(store.expire(Product, limit=10, progress=True), int)
     assert_type(store.replace_many(query), int)
     for partition in store.partitions(DailyClimate):
         assert_type(partition, tm.types.Partition[DailyClimate])
@@ -570,6 +594,8 @@ async def asynchronously(product: Product) -> None:
         assert_type(await query.columns(), dict[str, list[Any]])
         assert_type(await store.insert_columns(Product, {}), int)
         assert_type(await store.clear(Product), int)
+        assert_type(await store.expire(), int)
+        assert_type(await store.expire(Product, limit=10), int)
         assert_type(await store.replace_many([product]), int)
         async for partition in store.partitions(Product):
             assert_type(partition, tm.types.Partition[Product])

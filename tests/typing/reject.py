@@ -45,6 +45,7 @@ class Wrong(tm.Entity, table="Wrong"):
     e: tm.Field[str] = tm.field(default="x", factory=str)  # type: ignore[call-overload]
     f: tm.Field[int] = tm.field(default=1, default_factory=int)  # type: ignore[call-overload]
     g: tm.Field[int] = tm.field(default=1, validator=3)  # type: ignore[call-overload]
+    h: tm.Field[datetime | None] = tm.field(default=None, expires="until")  # type: ignore[call-overload]
 
     key = tm.Key[str]("{a}", "{b}")  # type: ignore[call-arg, arg-type]
     by_c = tm.Index[int](partition=3)  # type: ignore[arg-type]
@@ -227,6 +228,9 @@ def queries(store: tm.Store) -> None:
 def columns(store: tm.Store) -> None:
     store.insert_columns(DailyClimate, {})  # type: ignore[type-var]
     store.clear(DailyClimate)  # type: ignore[arg-type]
+    store.expire(DailyClimate)  # type: ignore[arg-type]
+    store.expire(Product, 10)  # type: ignore[call-arg]
+    store.expire(limit="10")  # type: ignore[arg-type]
     store.partitions("Products")  # type: ignore[arg-type]
     store.query(Product).where(next(store.partitions(Reading)))  # type: ignore[arg-type]
     store.insert_columns({}, Product)  # type: ignore[arg-type]

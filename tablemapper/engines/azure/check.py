@@ -99,7 +99,7 @@ class AzureCheckView:
             self.damaged.append(CheckFinding(problem))
 
     def _take_outer(self, index: IndexMaintenance, entity: Entity) -> None:
-        if not is_index_row(entity, outer=True):
+        if not is_index_row(entity, remote=True):
             raise CorruptStore(f"{BASE_PARTITION} and {BASE_ROW}, the key of its entity, are not both texts")
         places = list(outer_places(index, entity))
         if len(places) > 1:  # (a unique value that is being passed on)

@@ -157,7 +157,7 @@ def _is_ours(classes: OpenClasses, models: Collection[Model], entity: Entity) ->
     if entity[PARTITION] == CLAIM:
         return True
     if not models:
-        return is_index_row(entity, outer=True)
+        return is_index_row(entity, remote=True)
     if HIDDEN[0] <= entity[ROW] < HIDDEN[1]:
         return is_known(entity)
     aggregates = [model for model in models if model.aggregate is not None]
@@ -190,8 +190,8 @@ class _Run:
     @property
     def entry(self) -> AppliedSpec:
         """The entry of the history, which stands there until it ends."""
-        kept = [*self.new_tables.values()]
-        return AppliedSpec(clearing_of(self.name), started=self.started, kept=kept, clears=self.name)
+        new_names = [*self.new_tables.values()]
+        return AppliedSpec(clearing_of(self.name), started=self.started, kept=new_names, clears=self.name)
 
     def _is_under_way(self, value: Catalogue) -> bool:
         running = value.history.running

@@ -131,9 +131,9 @@ def abandoned(table: str, kept_tables: Sequence[str], timeout: float) -> Effects
 
     catalogue = yield from changed(table, timeout, without)
     # (It may have switched, and another one may have replaced its tables since.)
-    kept = [name for entry in catalogue.value.history for name in entry.kept if name != kept_tables[0]]
+    kept_names = [name for entry in catalogue.value.history for name in entry.kept if name != kept_tables[0]]
     yield from deleted_tables(
-        [name for name in kept_tables if name not in {*names_of(catalogue.value).values(), *kept}], timeout
+        [name for name in kept_tables if name not in {*names_of(catalogue.value).values(), *kept_names}], timeout
     )
 
 

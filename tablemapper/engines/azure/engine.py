@@ -24,6 +24,7 @@ from ...schema.maintenance import AggregateMaintenance
 from ...schema.model import Model, Schema, is_local
 from ...schema.rows import Row
 from ..check import CheckFinding, CheckReport, ConsistencyCheck, Problem, RepairReport
+from ..ended import insert_rest, make_way, microseconds
 from ..protocol import Batch, BuildStep, DuplicateValue, Note, Operation, PendingBuild
 from ..status import Status, status_of
 from .builds import Builder, BuildProgress, progress
@@ -89,12 +90,14 @@ class AzureEngine:
         read_only: bool = False,
         own: bool = False,
         background: type[Background] | None = None,
+        now: Callable[[], int] = microseconds,
     ) -> None:
         self.schema: Schema = classes.schema
         self._own_since = classes.head.generation if own else None  # the classes are those of the catalogue
         self.store_id: str = classes.head.id
         self.timeout = timeout
         self.read_only = read_only
+        self.now: Final = now
         self.reads: Final = AzureReads(self)
         self.driver: Final = driver
         outbox, began = Outbox(catalogue, classes.head.times(times)), driver.run(clock())
@@ -122,6 +125,7 @@ class AzureEngine:
         sleep: Callable[[float], object] = time.sleep,
         times: Timing | None = None,
         background: type[Background] | None = None,
+        now: Callable[[], int] = microseconds,
     ) -> AzureEngine:
         """Open the store of an account, or create it.
 
@@ -133,9 +137,8 @@ class AzureEngine:
             catalogue: the table of the catalogue; where it has a name of its own, new tables begin with that.
             adopt: the tables that may hold rows already, by ``table=``; True: all.
             timeout: seconds after which to give up, if no answer comes.
-            monotonic, sleep: the clock.
-            times: how long things last; for how long the catalogue is believed, and a write may go on, is what the first said
-                who opened the store.
+            monotonic, sleep, now: the clocks; the last one, in µs since 1970, says what has ended.
+            times: how long things last; for how long the catalogue is believed says who opened the store first.
             background: what does soon what is left behind writes; None: a write does it before it returns.
 
         Raises:
@@ -154,11 +157,11 @@ class AzureEngine:
                 if read_only:
                     compiled, published = driver.run(as_it_is(catalogue, schema, timeout, prefix=prefix, adopt=adopt))
                     classes, is_own = OpenClasses(compiled, published), schema is None
-                    return cls(driver, name, classes, catalogue, timeout, times, read_only=True, own=is_own)
+                    return cls(driver, name, classes, catalogue, timeout, times, read_only=True, own=is_own, now=now)
                 assert schema is not None
                 published = driver.run(open_catalogue(catalogue, schema, timeout, times, prefix=prefix, adopt=adopt))
                 classes = OpenClasses(schema, published)
-                engine = cls(driver, name, classes, catalogue, timeout, times, background=background)
+                engine = cls(driver, name, classes, catalogue, timeout, times, background=background, now=now)
                 driver.run(erased(catalogue, published.value, engine._outbox.times, timeout))
                 if adopt and "disabled" in classes.unready.values():  # (of a catalogue that was lost)
                     driver.run(sweep(engine.current, engine._outbox, timeout, full=True))
@@ -242,9 +245,8 @@ class AzureEngine:
             return self
         compiled, published = self.run(as_it_is(self._table, None, self.timeout, self.schema))
         classes, times = OpenClasses(compiled, published), self._outbox.times
-        return AzureEngine(
-            self.driver, self._name, classes, self._table, self.timeout, times, read_only=self.read_only, own=True
-        )
+        place = self.driver, self._name, classes, self._table, self.timeout, times
+        return AzureEngine(*place, read_only=self.read_only, own=True, now=self.now)
 
     def declared(self) -> Schema | None:
         """Return the opened classes that can be used; None if they are those of the catalogue."""
@@ -341,7 +343,7 @@ class AzureEngine:
             note_changes = [partial(change_of, self._table, note, place, timeout) for note in notes]
             options: Any = {"maintained_limit": limit, "timeout": timeout, "beside": note_changes}
             work = partial(write_in_time, self.current, operations, self._outbox, **options)
-            self.run(self.current.by_newest(lambda _: work()))
+            make_way(self, operations, lambda: self.run(self.current.by_newest(lambda _: work())))
 
     def insert(self, batches: Sequence[Batch]) -> None:
         """Insert new entities: each transaction is of one partition, and those of several go side by side.
@@ -349,22 +351,20 @@ class AzureEngine:
         An error says as ``written`` how many were written; the rest is not.
         """
         self._check_writable()
-        all_operations: list[list[Operation]] = []
-        for batch in batches:
-            rows = batch.rows if batch.parts is None else [row for part, _ in batch.parts() for row in part]
-            all_operations.append([Operation("insert", batch.model, row[0], row[1], row) for row in rows])
+        all_operations = [batch.operations() for batch in batches]
         counts: list[int] = []
         try:
-            for operations in all_operations:
-                if operations:
-                    size = self.classes.most_new(operations[0].model)
-                    self.run(insert(self.current, operations, self._outbox, size, self.timeout, counts))
+            for batch, operations in zip(batches, all_operations, strict=True):
+                options = self._outbox, self.classes.most_new(batch.model), self.timeout, counts
+                insert_rest(self, operations, partial(self._insert, options))
         except BaseException as error:
             error.written = sum(counts)  # type: ignore[attr-defined]
             raise
         for batch, operations in zip(batches, all_operations, strict=True):
-            if batch.parts is None:
-                batch.rows[:] = [operation.new for operation in operations if operation.new is not None]
+            batch.take(operations)
+
+    def _insert(self, options: tuple[Any, ...], operations: Sequence[Operation]) -> None:
+        self.run(insert(self.current, operations, *options))
 
     def clear(self, model: Model) -> int | None:
         """Replace the tables of a class with very many entities; return None if these are to be deleted one by one."""

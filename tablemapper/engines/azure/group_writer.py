@@ -131,7 +131,7 @@ class GroupWriter:
             local, front = is_local(part.owner, part.model), index_prefix(part.label)
             rows = front, f"{front[:-1]}{chr(ord(front[-1]) + 1)}"
             find = in_range(part.owner.table, rows) if local else QueryEntities(part.model.table)
-            yield from self._deleted(find, partial(is_index_row, outer=not local))
+            yield from self._deleted(find, partial(is_index_row, remote=not local))
             return
         is_of = partial(self._is_of, part.model)
         yield from self._deleted(in_range(part.model.table, PAGES), is_of)
@@ -149,7 +149,7 @@ class GroupWriter:
             find = attrs.evolve(find, after=page.after)
 
         def is_dangling(entity: Entity) -> bool:
-            return is_index_row(entity, outer=True) and (entity[BASE_PARTITION], entity[BASE_ROW]) not in keys
+            return is_index_row(entity, remote=True) and (entity[BASE_PARTITION], entity[BASE_ROW]) not in keys
 
         for index in self.classes.maintained(part.model).indexes:
             if not is_local(part.model, index.model):  # (of groups whose table somebody has deleted)

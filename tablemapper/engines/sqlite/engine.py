@@ -29,7 +29,8 @@ from ...schema.maintenance import AggregateMaintenance, ChangeSet
 from ...schema.model import Model, Schema
 from ...schema.rows import Row
 from ..check import CheckFinding, CheckReport, ConsistencyCheck, Problem, RepairReport
-from ..protocol import Batch, BuildStep, DuplicateValue, Note, Operation, StepTiming
+from ..ended import insert_over_ended, make_way
+from ..protocol import Batch, BuildStep, DuplicateValue, Note, Operation, StepTiming, rows_before
 from ..statistics import Statistics
 from ..status import Status
 from ..write_decision import missing, stale
@@ -82,6 +83,8 @@ class SqliteEngine:
         self.reads: Final = SqliteReads(file, current)
         self.catch_up: Final = current.catch_up
         self.describe: Final = current.describe
+        self.now: Final = file.now
+        self._ends = any(model.declaration.expiry is not None for model in sqlite.schema.models)
 
     @property
     def _sqlite(self) -> SqliteSchema:
@@ -235,16 +238,19 @@ class SqliteEngine:
         notes: Sequence[Note] = (),
     ) -> None:
         exclusive = bool(notes) or len(operations) > _MOST_SHARED
-        states = () if exclusive or self.file.share == 1 else [(write.old, write.new) for write in operations]
+        states = () if exclusive or self.file.share == 1 else rows_before(operations)
+        work = partial(transact, operations, states, notes, maintained_limit)
         try:
-            self._write(
-                partial(transact, operations, states, notes, maintained_limit), exclusive=exclusive, of=operations
-            )
+            if self._ends:
+                make_way(self, operations, partial(self._write, work, exclusive=exclusive, of=operations))
+            else:
+                self._write(work, exclusive=exclusive, of=operations)
         except DeleteFoundNothing as vanished:
             raise self._culprit(vanished.operations) from None
 
     def insert(self, batches: Sequence[Batch]) -> None:
-        self._write(lambda sqlite, writer: insert(sqlite, writer, batches), of=batches)
+        work = partial(self._write, lambda sqlite, writer: insert(sqlite, writer, batches), of=batches)
+        insert_over_ended(self, batches, work) if self._ends else work()
 
     def clear(self, model: Model) -> int | None:
         """Delete all entities of a class at once; return their number, or None if they have to go one by one."""
@@ -419,7 +425,7 @@ class SqliteEngine:
     def check(self, meter: Meter) -> CheckReport:
         with self.file.snapshot(cold=True) as snapshot:
             sqlite, damage, check, findings = self._examine(snapshot, meter)
-            twin_findings, unchecked = examine_twins(sqlite, partial(_rows, snapshot), damage)
+            twin_findings, unchecked = examine_twins(sqlite, snapshot.each, damage)
             return attrs.evolve(check.report([*findings, *twin_findings]), unchecked=unchecked)
 
     def repair(self, meter: Meter) -> RepairReport:
@@ -433,7 +439,7 @@ class SqliteEngine:
                 passes += 1
                 with self.file.snapshot(cold=True) as snapshot:
                     sqlite, damage, check, findings = self._examine(snapshot, meter)
-                    fixes = [] if damage else repair.plan(sqlite, check, findings, partial(_rows, snapshot))
+                    fixes = [] if damage else repair.plan(sqlite, check, findings, snapshot.each)
                 if not fixes:
                     break
                 broken = repair.to_build_anew(sqlite, check, findings)
@@ -468,7 +474,7 @@ class SqliteEngine:
             wrong += contradictions(catalogue, verify(snapshot.read(SCHEMA), sqlite, catalogue))
         except CorruptStore as error:
             damage.append(str(error))
-        check, findings = examine(sqlite, partial(_rows, snapshot), damage, until, meter)
+        check, findings = examine(sqlite, snapshot.each, damage, until, meter)
         findings += [CheckFinding(Problem("wrong", "catalogue", (), line)) for line in wrong]
         return sqlite, damage, check, findings
 
@@ -497,11 +503,6 @@ class SqliteEngine:
             reported = copied
 
         self.file.backup(path, tell)
-
-
-def _rows(snapshot: Snapshot, sql: str, args: Sequence[Any] = ()) -> Iterator[Row]:
-    for chunk in snapshot.stream(sql, args):
-        yield from chunk
 
 
 def _end_stale_twins(migrations: Collection[str], writer: Writer) -> None:

@@ -12,6 +12,7 @@ from tablemapper.engines.azure.engine import AzureEngine
 from tablemapper.engines.azure.migrations.migrating import AzureMigrations
 from tablemapper.engines.azure.tables.background import Background
 from tablemapper.engines.azure.tables.reserved_names import CATALOGUE
+from tablemapper.engines.ended import microseconds
 from tablemapper.schema.model import Schema
 
 from .memory import Memory
@@ -42,11 +43,14 @@ class AzurePlace:
         schema: Schema,
         *,
         clock: Callable[[], int] | None = None,
+        now: Callable[[], int] | None = None,
         read_only: bool = False,
         adopt: bool | Sequence[str] = False,
         **_: Any,
     ) -> AzureEngine:
-        return AzureEngine.open(schema=schema, read_only=read_only, adopt=adopt, **self._service(clock))
+        return AzureEngine.open(
+            schema=schema, read_only=read_only, adopt=adopt, now=now or clock or microseconds, **self._service(clock)
+        )
 
     def migrations(self, **_: Any) -> AzureMigrations:
         return AzureMigrations.open(**self._service())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import pytest
@@ -129,66 +128,6 @@ def expected(items: list[tuple[Any, ...]]) -> Any:
         [(m, len(by_maker(m)), max(one[3] for one in by_maker(m))) for m in who],
         [(s, len(some), sum(one[3] for one in some)) for s in "xyz" if (some := [one for one in items if one[0] == s])],
     )
-
-
-def test_both_versions_read_and_write_the_same_entities_after_a_rename(place: Any) -> None:
-    rng, held = random.Random(1), {one[:2]: one for one in ITEMS}
-    with opened(place, OLDS) as old:
-        report = tm.migrate(place, [names])
-        assert report.applied == ("names",)
-        assert {step.old_version for step in report.plan} == {"writes"}
-        with sound_store(place, models=NEWS) as new:
-            for number in range(60):
-                store, make, maker, price = rng.choice([(old, old_of, "maker", "price"), (new, new_of, "firm", "cost")])
-                key = rng.choice(sorted(held))
-                one: tuple[Any, ...] = (
-                    "xyz"[number % 3],
-                    100 + number,
-                    f"m{rng.randrange(11)}",
-                    float(rng.randrange(9)),
-                    f"d{number}",
-                )
-                match rng.randrange(5):
-                    case 0:
-                        store.insert(make(one))
-                        held[one[:2]] = one
-                    case 1:
-                        store.delete(make(held.pop(key)).key)
-                    case 2:
-                        held[key] = (*key, *one[2:])
-                        store.upsert(make(held[key]))
-                    case 3:
-                        held[key] = (*key, one[2], *held[key][3:])
-                        store.merge(make(held[key]).key, **{maker: one[2]})
-                    case _:
-                        held[key] = (*key, held[key][2], one[3], held[key][4])
-                        entity = store[make(held[key]).key]
-                        setattr(entity, price, one[3])
-                        store.replace(entity)
-            assert seen(old, OLDS) == seen(new, NEWS) == expected(list(held.values()))
-            assert old.check().ok
-
-
-def test_a_rename_is_undone_done_again_and_contracted(place: Any) -> None:
-    tm.migrate(place, [names])
-    with opened(place, NEWS) as new:
-        new.insert(new_of(("x", 50, "m1", 2.0, "c50")))
-        assert tm.migrate(place, [names], to="").applied == ("names",)
-        with opened(place, OLDS) as old:
-            assert old[OLD.key("x", 50)].maker == "m1"
-            old.merge(OLD.key("x", 50), maker="m2")
-        assert new[NEW.key("x", 50)].firm == "m2"
-    assert tm.migrate(place, [names]).ok
-    with opened(place, OLDS) as old:
-        assert tm.migrate(place, [names], contract=True).contracted == ("names",)
-        later(old)
-        with pytest.raises(tm.SchemaMismatch, match="names replaced this form of the class"):
-            old.insert(old_of(("x", 51, "m1", 2.0, None)))
-    with pytest.raises(tm.InvalidMigration, match="it was contracted"):
-        tm.migrate(place, [names], to="")
-    with sound_store(place, models=NEWS) as new:
-        assert seen(new, NEWS) == expected([*ITEMS, ("x", 50, "m2", 2.0, "c50")])
-    assert [entry.id for entry in tm.status(place).history] == ["names"]
 
 
 def test_a_former_name_is_free_for_another_field_once_the_rename_is_contracted(place: Any) -> None:
@@ -509,15 +448,6 @@ def test_a_script_that_renames_and_one_that_copies_run_one_after_the_other(place
         held = {(one.shelf, one.number): (one.firm, one.cost, one.code) for one in store.query(priced).allow_scan()}
         assert held == {one[:2]: (*one[2:4], None if one[4] is None else int(one[4][1:])) for one in ITEMS}
         assert [one.number for one in store.query(priced.by_code(7))] == [7]
-
-
-def test_nothing_is_renamed_in_a_frozen_account(place: Any) -> None:
-    with opened(place, OLDS) as store:
-        store.freeze()
-        with pytest.raises(tm.StoreLocked, match="frozen"):
-            tm.migrate(place, [names])
-        store.unfreeze()
-    assert tm.migrate(place, [names]).ok
 
 
 def test_a_run_plans_again_when_another_one_was_faster() -> None:

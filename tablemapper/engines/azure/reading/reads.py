@@ -406,7 +406,7 @@ class _Reading:
                 yield from self._classes.entities(self._model, page)
             return
         last_row: tuple[KeyPosition, Entity] | None = None
-        for entity in filter(partial(is_index_row, outer=self._remote), chain.from_iterable(pages)):
+        for entity in filter(partial(is_index_row, remote=self._remote), chain.from_iterable(pages)):
             for place in self._places(self._index, entity):
                 if last_row is not None and last_row[0] != place:
                     yield last_row

@@ -28,9 +28,9 @@ class Runs(Protocol):
         ...
 
 
-def is_index_row(entity: Entity, *, outer: bool) -> bool:
+def is_index_row(entity: Entity, *, remote: bool) -> bool:
     """Return whether a row where an index keeps its own is one of an index: others name no entity."""
-    return entity.get(BASE_ROW).__class__ is str and (not outer or entity.get(BASE_PARTITION).__class__ is str)
+    return entity.get(BASE_ROW).__class__ is str and (not remote or entity.get(BASE_PARTITION).__class__ is str)
 
 
 def outer_places(index: IndexMaintenance, entity: Entity) -> Iterator[KeyPosition]:

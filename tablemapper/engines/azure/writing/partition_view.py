@@ -99,7 +99,12 @@ class PartitionView:
         if old is not None and self._is_whole(model, old) and etag is not None and etag == old[2]:
             self.rows[place], self.etags[operation.row] = old, old[2].etag
             return True
-        if operation.change is not None or self.classes.needs_row(model) or model.aggregate is not None:
+        if (
+            operation.change is not None
+            or operation.has_ended is not None
+            or self.classes.needs_row(model)
+            or model.aggregate is not None
+        ):
             return False
         if operation.verb == "upsert":
             self.rows[place], self.etags[operation.row] = None, None

@@ -143,7 +143,7 @@ def _assign(classes: OpenClasses, what: Operation, outbox: Outbox, patience: Dea
     model = what.model
     if what.assigned is None or classes.needs_row(model) or not (what.etag is None or isinstance(what.etag, Stamp)):
         return False
-    if not classes.claims(model, *what.key):
+    if what.has_ended is not None or not classes.claims(model, *what.key):
         return False
     if (assigned := what.assigned()) is None:
         return False
@@ -223,7 +223,8 @@ class _Transaction:
             ops = ops_member(self.outer.ops[self.decision.entities.index(change)])
             return RowChange("merge", row, ops if counted(change.old) is not None else {**ops, OP: self.op}, etag)
         codec = self._classes.codec(operation.model)
-        undeclared = hidden_of(change.old).undeclared
+        hidden = hidden_of(None if operation.fresh else change.old)
+        undeclared = hidden.undeclared
         if undeclared and operation.verb in ("replace", "upsert") and self._original(change).change is None:
             names = ", ".join([name for name in undeclared if "@" not in name])
             raise InvalidEntity(
@@ -234,7 +235,7 @@ class _Transaction:
             )
         ops = self.outer.ops[self.decision.entities.index(change)]
         members = codec.members(change.new)
-        members |= {**hidden_of(change.old).unchanged(members), **undeclared, **ops_member(ops), OP: self.op}
+        members |= {**hidden.unchanged(members), **undeclared, **ops_member(ops), OP: self.op}
         if etag is not None:
             return RowChange("replace", row, members, etag)
         return RowChange("upsert" if row in self._view.blind else "insert", row, members)
@@ -327,7 +328,7 @@ class _Transaction:
         rows: dict[str, Row] = {}
         for change, ops in zip(self.decision.entities, self.outer.ops, strict=True):
             if change.new is not None and change.operation.verb != "require":
-                hidden = hidden_of(change.old)
+                hidden = hidden_of(None if change.operation.fresh else change.old)
                 members = self._classes.codec(change.operation.model).members(change.new) if hidden.ticks else {}
                 state = HiddenProperties(self.op, hidden.undeclared, ops, ticks=hidden.unchanged(members))
                 rows[change.operation.row] = (*change.new, state)

@@ -258,6 +258,11 @@ class Snapshot(_Held):
         """Return the rows of a statement in lists; it ends with the snapshot."""
         return Stream(self._file, sql, args, chunk, self._current(), lasts=self._lasts)
 
+    def each(self, sql: str, args: Sequence[Any] = ()) -> Iterator[Row]:
+        """Yield the rows of a statement one by one."""
+        for chunk in self.stream(sql, args):
+            yield from chunk
+
     def _current(self) -> apsw.Connection:
         reader = self._reader
         if reader is None:

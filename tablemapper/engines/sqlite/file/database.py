@@ -43,6 +43,7 @@ class File:
 
     Attributes:
         path: absolute, or ":memory:".
+        now: returns the time in µs since 1970.
         warn_after: seconds after which a stream or snapshot that is still open is logged.
         refuse_after: seconds after which it raises :class:`SnapshotTooOld`.
         share: the most writes of different threads that share a commit.
@@ -56,6 +57,7 @@ class File:
         readers: int | None,
         most_readers: int,
         clock: Callable[[], int],
+        now: Callable[[], int],
         monotonic: Callable[[], float],
         waited: Callable[[], float],
         sleep: Callable[[float], object],
@@ -69,6 +71,7 @@ class File:
         self.warn_after = warn_after
         self.refuse_after = refuse_after
         self.monotonic = monotonic
+        self.now = now
         self._location = location
         self.share = share
         self._new_queue = partial(CommitQueue, lock, share, sleep)

@@ -33,6 +33,7 @@ def open_file(
     readers: int | None = None,
     most_readers: int = 64,
     clock: Callable[[], int] = _microseconds,
+    now: Callable[[], int] | None = None,
     vfs: str | None = None,
     warn_after: float = 30.0,
     refuse_after: float = 300.0,
@@ -56,7 +57,8 @@ def open_file(
         readers: connections that are kept while they are not used; by default one for each core.
         most_readers: connections that read at the same time; a thread that finds all of them in use waits, unless it
             holds one.
-        clock: the time in µs since 1970.
+        clock: the time in µs since 1970, for timestamps.
+        now: the same, for what has ended; by default the clock.
         vfs: the name of the SQLite file layer, by default that of the operating system.
         warn_after: seconds after which an open stream is logged.
         refuse_after: seconds after which it raises ``SnapshotTooOld``.
@@ -104,6 +106,7 @@ def open_file(
         readers=readers,
         most_readers=most_readers,
         clock=clock,
+        now=now or clock,
         monotonic=monotonic,
         waited=waited,
         sleep=sleep,

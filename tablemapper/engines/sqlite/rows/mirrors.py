@@ -80,17 +80,23 @@ class LinkMirror:
         _before: Collection[Place],
         apply: Apply,
         moves: Mapping[Place, Place] = _NO_MOVES,
+        replaced_keys: Collection[Place] = (),
     ) -> None:
         """Write the counterparts of the entities that have some keys now.
 
         Args:
             moves: new keys of entities, each with the former one: properties that only the other side has move, too.
+            replaced_keys: keys of entities that replace what had ended: nothing of this goes over on the other side either.
         """
-        if operations := list(self._operations(writer, keys, moves)):
+        if operations := list(self._operations(writer, keys, moves, replaced_keys)):
             apply(self.sqlite, writer, operations)
 
     def _operations(
-        self, writer: Writer, keys: Iterable[Sequence[Any]], moves: Mapping[Place, Place]
+        self,
+        writer: Writer,
+        keys: Iterable[Sequence[Any]],
+        moves: Mapping[Place, Place],
+        replaced_keys: Collection[Place],
     ) -> Iterator[Operation]:
         get = self.sqlite.statements[self._model].get
         for key in keys:
@@ -99,19 +105,21 @@ class LinkMirror:
             if row is not None:
                 former_key = moves.get((key[0], key[1]))
                 former_counterpart = None if former_key is None else writer.get(get, self._translation.key(*former_key))
-                yield Operation(
-                    "upsert", self._model, *place, change=partial(self._translated, row, former_counterpart)
-                )
+                is_replaced = (key[0], key[1]) in replaced_keys
+                change = partial(self._translated, row, former_counterpart, is_new=is_replaced)
+                yield Operation("upsert", self._model, *place, change=change)
             elif writer.get(get, place) is not None:
                 yield Operation("delete", self._model, *place)
 
-    def _translated(self, row: Row, former_counterpart: Row | None, counterpart: Row | None) -> Row:
+    def _translated(self, row: Row, former_counterpart: Row | None, counterpart: Row | None, *, is_new: bool) -> Row:
         """Return the counterpart of a row.
 
         Args:
             former_counterpart: the counterpart under its former key, if the entity was moved.
+            is_new: whether the counterpart that is there has nothing to do with the entity.
         """
-        return self._translation.row(row, counterpart if former_counterpart is None else former_counterpart)
+        source = counterpart if former_counterpart is None else former_counterpart
+        return self._translation.row(row, None if is_new else source)
 
 
 class NotInvertible(Exception):
@@ -177,6 +185,7 @@ class FunctionMirror:
         before: Collection[Place],
         apply: Apply,
         _moves: Mapping[Place, Place] = _NO_MOVES,
+        _replaced_keys: Collection[Place] = (),
     ) -> None:
         """Write the counterparts of the entities that have some keys now.
 

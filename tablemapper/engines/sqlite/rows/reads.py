@@ -24,6 +24,7 @@ from ....planning.projection import RowLayout
 from ....planning.query_parts import KeyPosition, QueryPart, narrowed
 from ....planning.ranges import BoundPlan
 from ....schema.rows import Row, readable
+from ...optional_protocols import PartitionReader
 from ...protocol import DatabasePlan, Position
 from ..driver.driver_errors import NoSuchName
 from ..driver.snapshots import Snapshot
@@ -181,11 +182,11 @@ class SqliteReads:
         rows = read_rows(*statements[0])
         return rows if len(rows) <= _CHUNK else None
 
-    def partition_rows(self, plan: Plan, layout: RowLayout) -> Callable[[str, int | None], list[Row] | None]:
+    def partition_rows(self, plan: Plan, layout: RowLayout) -> PartitionReader:
         statement: tuple[Select, str] | None = None
         read_few, current = self._file.read_few, self._current
 
-        def rows(partition: str, limit: int | None) -> list[Row] | None:
+        def rows(partition: str, limit: int | None, values: Sequence[Any]) -> list[Row] | None:
             nonlocal statement
             if statement is None or statement[0].sqlite is not current.state.sqlite:
                 select = self.select(plan)
@@ -196,7 +197,7 @@ class SqliteReads:
                     return None
                 limit = _CHUNK + 1
             try:
-                chunk = read_few(sql, (partition, limit))
+                chunk = read_few(sql, (partition, *select.filter_values(values), limit))
             except NoSuchName:
                 return None  # a plan with ranges finds the new name
             return chunk if len(chunk) <= _CHUNK else None

@@ -36,7 +36,7 @@ class WrittenRows:
     @property
     def keys(self) -> list[tuple[str, str]]:
         """The keys of all of them."""
-        return [operation.key for operation in (*self.deletes, *self.updates, *self.inserts)]
+        return list(dict.fromkeys(operation.key for operation in (*self.deletes, *self.updates, *self.inserts)))
 
 
 @attrs.frozen(eq=False)
@@ -178,7 +178,9 @@ class MirrorHook(WriteHook):
                 for operation in written_rows[model].inserts
                 if operation.moved is not None
             }
-            side.write(writer, written_rows[model].keys, places, self.apply, moves)
+            deleted_keys = {operation.key for operation in written_rows[model].deletes}
+            replaced_keys = {operation.key for operation in written_rows[model].inserts} & deleted_keys
+            side.write(writer, written_rows[model].keys, places, self.apply, moves, replaced_keys)
 
     def collect_added(self, writer: Writer, model: Model, rows: list[Row], changes: ChangeSet) -> None:
         for side in sides_of(self.sqlite, model):

@@ -17,7 +17,7 @@ from ....limits import MAX_ENTITY
 from ....schema.maintenance import ChangeSet, Groups
 from ....schema.model import Model
 from ....schema.rows import DAMAGE, Row, unreadable
-from ...protocol import Batch, Note, Operation, Part, restore_rows
+from ...protocol import Batch, Note, Operation, Part, RowsBefore, restore_rows
 from ...write_decision import check_limit, exists, missing, stale
 from ..file.writer import Writer, sorted_rows
 from ..sql.catalogue_table import write_note
@@ -45,7 +45,7 @@ def apply(
         InvalidTransaction: more rows than ``maintained_limit`` would be written.
     """
     only = operations[0] if len(operations) == 1 and maintained_limit is None else None
-    if only is not None and only.verb == "insert":
+    if only is not None and only.verb == "insert" and not only.looks:
         (sqlite.inserts.get(only.model) or _first_insert(sqlite, only.model))(writer, only)
         return
     try:
@@ -65,7 +65,7 @@ def apply(
 
 def transact(
     operations: Sequence[Operation],
-    initial_rows: Sequence[tuple[Row | None, Row | None]],
+    initial_rows: RowsBefore,
     notes: Sequence[Note],
     maintained_limit: int | None,
     sqlite: SqliteSchema,
@@ -186,6 +186,8 @@ def _update_one(sqlite: SqliteSchema, model: Model) -> WriteOne:
         if old is None or len(old) != width:
             _read(sqlite, writer, operation)
             old = operation.old
+        elif operation.has_ended is not None:
+            _check_unended(operation, old)
         assert old is not None
         if has_large and old[-1] is not None:
             update_as_several(writer, operation)
@@ -250,16 +252,21 @@ def _judged(sqlite: SqliteSchema, writer: Writer, operations: Sequence[Operation
             # (What was read before the file had more properties is too short; maintained fields change at any time.)
             width = _NO_WIDTH if model in sqlite.keepers else sqlite.statements[model].width
             class_rows = judged[model] = WrittenRows(width, [], [], [])
-        if verb == "insert":
+        if verb == "insert" and not operation.looks:
             class_rows.inserts.append(operation)
             continue
         if old is None or len(old) != class_rows.width:
             if old is not None and operation.etag is None and class_rows.width == _NO_WIDTH:
                 operation.etag = old[2]
             _read(sqlite, writer, operation)
+        elif operation.has_ended is not None:
+            _check_unended(operation, old)
         if verb == "delete":
             class_rows.deletes.append(operation)
             continue
+        if operation.fresh:  # (as a new row, so that nothing goes over, whatever the table holds of it)
+            class_rows.deletes.append(Operation("delete", model, *operation.key, old=operation.old))
+            operation.old = None
         if operation.change is not None:
             operation.new = operation.change(operation.old)
         (class_rows.inserts if operation.old is None else class_rows.updates).append(operation)
@@ -350,13 +357,24 @@ def _read(sqlite: SqliteSchema, writer: Writer, operation: Operation) -> None:
     """Read what an operation is about to change, and judge its condition."""
     operation.old = None
     row = writer.get(sqlite.statements[operation.model].get, (operation.partition, operation.row))
-    if row is None:
-        if operation.verb == "upsert":
-            return
-        raise missing(operation)
+    operation.fresh = row is not None and operation.has_ended is not None and operation.has_ended(row)
+    if row is None or operation.fresh:
+        if operation.verb not in ("insert", "upsert"):
+            raise missing(operation)
+        operation.old = row
+        return
+    if operation.verb == "insert":
+        raise exists(operation.model, operation.new, row)  # type: ignore[arg-type]  # it has a row
     if operation.etag is not None and row[2] != operation.etag:
         raise stale(operation, row)
     operation.old = row
+
+
+def _check_unended(operation: Operation, old: Row) -> None:
+    """Refuse to change an entity that has ended since it was read."""
+    operation.fresh = operation.has_ended is not None and operation.has_ended(old)
+    if operation.fresh:
+        raise missing(operation)
 
 
 class DeleteFoundNothing(Exception):

@@ -204,7 +204,7 @@ class Select:
         plan = self.plan
         filtered = spending is None
         if spending is None:
-            filter = [value for condition in self._filter for value in condition.values(bound.values)]
+            filter = self.filter_values(bound.values)
         else:
             # Rows that are sorted are counted by SQLite, others where they are handed out.
             call = SqlFunction(spending.row if plan.sorted else spending.check_time)
@@ -321,8 +321,12 @@ class Select:
             text = self._texts[form] = self._ranged(*form)
         return text
 
+    def filter_values(self, values: Sequence[Any]) -> list[Any]:
+        """Return the arguments of the conditions that SQL checks."""
+        return [value for condition in self._filter for value in condition.values(values)]
+
     def partition(self, layout: RowLayout) -> str:
-        """Return the SELECT of one whole partition; its arguments are the partition key and a limit."""
+        """Return the SELECT of one whole partition; its arguments are the partition key, `filter_values` and a limit."""
         return self._ranged(layout, f'{self._at}."PartitionKey" = ?', "", endless=False, filtered=True)
 
     def _ranged(
@@ -488,7 +492,7 @@ class Select:
         columns: tuple[str, str, str] | None = None,
     ) -> Iterator[Statement]:
         """Yield a SELECT of the number of rows, or of their totals, for each range; arguments as `statements` has them."""
-        filter = [value for condition in self._filter for value in condition.values(bound.values)] if filtered else []
+        filter = self.filter_values(bound.values) if filtered else []
         passes = self.plan.accesses[0].partition.rest is not None
         for key_range in self._one_by_one(bound, find) if passes else bound.ranges:
             bounds, args = bounds_sql(key_range, self._at)

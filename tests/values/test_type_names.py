@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tablemapper.entities.declaration import declaration_of
-from tablemapper.planning.type_names import type_name
+from tablemapper.values.type_names import type_name
 
 HEAD = "import tablemapper as tm\n"
 NAME = "type_names_of_a_test"

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any, Literal, get_args, get_origin
 
-from ..values.scalars import ValueType
+from .scalars import ValueType
 
 
 def type_name(type: ValueType, cls: Any) -> str | None:
