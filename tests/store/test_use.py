@@ -274,6 +274,35 @@ def test_a_look_at_the_catalogue_that_began_before_takes_no_class_away() -> None
         assert store.query(Log.variant("7")).allow_scan().count() == 6
 
 
+class Stamped(tm.Entity):
+    id: tm.Field[str]
+    updated: tm.Field[datetime] = tm.field(on_write=lambda: datetime.now(UTC))
+
+    key = tm.Key[str](partition="{id}")
+    by_id = tm.Index[str](partition="all", row="{id}")
+
+
+class Session(Stamped, table="Sessions"):
+    until: tm.Field[datetime | None] = tm.field(default=None, expires=True)
+
+
+def test_a_variant_has_what_a_base_lends_and_what_expires(place: Any) -> None:
+    variant = Session.variant("7")
+    with tm.open(place, models=[Session]) as store:
+        store.use(variant)
+        store.insert_many([variant("a"), variant("b", until=START), Session("c")])
+        assert [one.id for one in store.query(variant.by_id()).allow_scan()] == ["a"]
+        assert store.expire(variant) == 1
+        session = store[variant.key("a")]
+        written = session.updated
+        store.replace(session)
+        assert store[variant.key("a")].updated > written
+        assert store.check().ok
+        store.drop(variant)
+        assert store.exists(Session.key("c"))
+        assert store.check().ok
+
+
 def test_advice_on_classes_that_come_is_logged_as_on_those_of_an_open(caplog: pytest.LogCaptureFixture) -> None:
     with tm.open(":memory:", models=[Other], limits="azure") as store:
         caplog.clear()
