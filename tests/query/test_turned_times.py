@@ -26,6 +26,9 @@ LOWER, UPPER = {">=": operator.ge, ">": operator.gt}, {"<=": operator.le, "<": o
         ("{at:%H}", ("{at:%Y-%m-%d}", "{at:%M:%S.%f}")),
         ("{at:%d}", ("{at:%Y-%m}", "{at:%H:%M:%S.%f}")),
         ("{at:%Y-%m-%d}", "{at:%H:%M:%S.%f}"),
+        ("{at:%m}", ("{at:%Y}", "{at:%d}", "{at:%H:%M:%S.%f}")),
+        (("{at:%H}", "{at:%Y-%m-%d}"), "{at:%M:%S.%f}"),
+        (("{at:%M}", "{at:%H}"), ("{at:%Y-%m-%d}", "{at:%S.%f}")),
         ("all", ("{at:%H:%M:%S.%f}", "{at:%Y-%m-%d}")),
     ],
 )
