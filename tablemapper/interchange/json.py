@@ -226,7 +226,7 @@ class Body:
         faults: Iterable[str] = (),
     ) -> None:
         self.members = members
-        self.faults = list(faults)
+        self.faults: list[str] = list(faults)
         self._form = form
         self._texts = texts
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 
-from ..engines.ended import ended_by
+from ..engines.ended import EndedRows
 from ..engines.protocol import Operation, restore_rows, rows_before
 from ..entities.entity import Record
 from ..errors import (
@@ -109,7 +109,7 @@ class MoveByQuery(WriteByQuery):
                 fault = f"the function must return an entity or None, not {safe_repr(entity_after)}"
                 raise InvalidEntity(f"{model.name} {row[:2]}", [fault])
             target = self._target(type(entity_after))
-            new = target.to_row(entity_after)
+            new = target.to_written_row(entity_after)
             test = reserved.get(target.cls)
             if test is not None and (owner := test(new[0], new[1])) is not None:
                 fault = f"this key belongs to {owner}; choose other values"
@@ -120,7 +120,6 @@ class MoveByQuery(WriteByQuery):
             if target is model and unique is not None:
                 raise InvalidQuery(f"move_to: {unique} is unique; on an account move to another class")
             insertion = Operation("insert", target, new[0], new[1], new)
-            insertion.has_ended = ended_by(target, self.plans.moment())  # (what has ended makes room)
             move = Move(
                 "delete", model, row[0], row[1], old=row, etag=row[2], target=insertion, entity_after=entity_after
             )
@@ -147,6 +146,7 @@ class _MoveRun(BatchRun):
         return most
 
     def _apply(self, part: Sequence[Any], total: int) -> None:
+        EndedRows(self._engine).judge([move.target for move in part])  # (what has ended makes room)
         if self._engine.capabilities.across_partitions:
             self._insert([move.target for move in part], lambda targets: self._engine.apply([*part, *targets]), part)
             return
@@ -212,5 +212,5 @@ class _MoveRun(BatchRun):
 
 
 def _is_written(model: Model, entity: Record, row: Row) -> bool:
-    """Return whether a row holds an entity, but for what each write sets."""
-    return all(field.on_write is not None for field in model.changed(entity, row))
+    """Return whether a row holds an entity, but for what each write sets, and what is maintained."""
+    return all(field.read_only for field in model.changed(entity, row))

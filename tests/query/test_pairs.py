@@ -128,6 +128,22 @@ def test_each_source_is_read_once_for_many_entities(monkeypatch: pytest.MonkeyPa
         assert asked[3:] == [1]
 
 
+class Token(tm.Entity, table="Tokens"):
+    id: tm.Field[str]
+    until: tm.Field[datetime | None] = tm.field(default=None, expires=True)
+
+    key = tm.Key[str](partition="{id}")
+
+
+def test_one_that_has_ended_is_not_there() -> None:
+    with sound_store(":memory:", models=[Token, Device]) as store:
+        store.insert_many([Device("s", "a"), Device("s", "b"), Token("a", START - timedelta(days=9_000)), Token("b")])
+        pairs = store.query(Device).where(Device.site == "s").with_(Token, by=Device.id)
+        assert [(device.id, token) for device, token in pairs] == [("a", None), ("b", Token("b"))]
+        back = store.query(Token).allow_scan().with_(Device, by=(Token.id, Token.id))
+        assert [token.id for token, _ in back] == ["b"]
+
+
 @pytest.mark.needs("one_state")
 def test_both_are_of_one_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_TOGETHER", 2)

@@ -163,6 +163,7 @@ READS: dict[str, Callable[[tm.Store], Any]] = {
     "get_none": lambda s: s.get(Cell.key("a", 99)),
     "get_group": lambda s: s.group(Sums.key("a")),
     "get_many": lambda s: s.get_many([Cell.key("a", 5), Cell.key("b", 1), Cell.key("c", 1)]),
+    "pairs": lambda s: list(s.query(Cell).where(Cell.p == "a").with_(Mark, by=(Cell.p, Cell.r))),
     "get_mixed": lambda s: s.get_many([Cell.key("a", 5), Sums.key("b")]),
     "exists": lambda s: s.exists(Cell.key("b", 4)),
     "partition": lambda s: list(s.query(Cell).where(Cell.p == "a")),
@@ -337,6 +338,15 @@ VERBS: dict[str, Verb] = {
     "upsert_many": Verb(lambda w: w.store.upsert_many(w.some(3)), 3),
     "delete_many": Verb(lambda w: w.store.delete_many(w.last(2)), 2),
     "update_where": Verb(lambda w: w.store.query(Cell).where(Cell.p == "w", Cell.r < 6).update(Cell.price.add(1)), 6),
+    "append": Verb(lambda w: w.store.merge(Cell.key("w", 1), Cell.tags.append("z")), 1),
+    "move_where": Verb(
+        lambda w: (
+            w.store.query(Cell)
+            .where(Cell.p == "w", Cell.r == w.last()[0].r)
+            .move_to(lambda one: one.replace(p="moved"))
+        ),
+        2,
+    ),
     "delete_where": Verb(lambda w: w.store.query(Cell).where(Cell.p == "w", Cell.r == w.last()[0].r).delete(), 1),
     "repair": Verb(lambda w: w.store.repair()),
     "compact": Verb(lambda w: w.store.compact()),
