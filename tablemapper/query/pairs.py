@@ -31,9 +31,9 @@ class Pairs(Results[tuple[E, R | None]], Generic[E, R]):
     def __init__(self, query: Any, model: Model, by: tuple[Attr[Any, Any], ...]) -> None:
         self._plans = query._plans
         self._spec = query._spec
-        self.query = query
-        self.model = model
-        self.by = by
+        self.query: Any = query
+        self.model: Model = model
+        self.by: tuple[Attr[Any, Any], ...] = by
 
     @property
     def _names(self) -> str:

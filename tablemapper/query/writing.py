@@ -181,7 +181,7 @@ class WriteByQuery:
 class BatchRun:
     """One write by query, from its first batch to its last."""
 
-    gathers_keys = False
+    gathers_keys: bool = False
     """Whether the keys are always collected before the first entity is written."""
 
     def __init__(
@@ -208,7 +208,7 @@ class BatchRun:
         """What was not written yet, as an entity that the run has still to come to holds a unique value that it takes."""
         self._enough = 0
         """How many of these are tried again: twice as many as the last time."""
-        self.written = 0 if checkpoint is None else checkpoint.written
+        self.written: int = 0 if checkpoint is None else checkpoint.written
         self._meter.advance(self.written)
 
     def by_page(self, prepared: PreparedPlan, bound: BoundPlan, by_row: Work | None) -> None:

@@ -64,7 +64,7 @@ class Operations:
         }
         self._writables = {model.cls: model for model in schema.models if model.aggregate is None}
         self.models: dict[type[Any], Model] = schema.by_class
-        self.ended = EndedRows(self.engine)
+        self.ended: EndedRows = EndedRows(self.engine)
 
     # ------------------------------------------------------------------------------------------ classes and keys
 
