@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 
+from ..entities.expiry import expiry_index
 from ..entities.key_and_indexes import IndexModel
 from ..errors import InvalidQuery
 from ..planning.capabilities import Capabilities
@@ -128,6 +129,8 @@ def idle_index(model: Model, index: IndexModel, workload: Workload) -> RuleFindi
         sum(shape.written for shape in shapes if model.name in _names(shape.model)),
     )
     if index.unique or calls < _CALLS or writes < _WRITES:  # (a unique one is read by each write)
+        return None
+    if index is expiry_index(model.declaration):  # (`Store.expire` follows it, in another program or at night)
         return None
     if any(f"{model.name}.{index.name}" in _names(shape.path) for shape in shapes):
         return None

@@ -48,7 +48,7 @@ class JsonForm:
     """The JSON form of a class."""
 
     def __init__(self, declaration: Declaration) -> None:
-        self.declaration: Declaration = declaration
+        self.declaration = declaration
         self.fields: dict[str, FieldModel] = {f.property: f for f in declaration.fields if not f.type.undeclared}
         self.nested: list[str] = [name for name, f in self.fields.items() if f.type.kind is object]
         self.extra: FieldModel | None = next((f for f in declaration.fields if f.type.undeclared), None)
@@ -225,7 +225,7 @@ class Body:
         texts: Mapping[str, msgspec.Raw] | None = None,
         faults: Iterable[str] = (),
     ) -> None:
-        self.members: Mapping[str, Any] = members
+        self.members = members
         self.faults: list[str] = list(faults)
         self._form = form
         self._texts = texts

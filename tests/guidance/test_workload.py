@@ -357,6 +357,10 @@ def test_an_index_that_no_call_follows_is_idle() -> None:
     assert (one.code, one.level, one.where, one.declaration) == ("TM203", "note", "Thing.by_on", None)
     asks.append(lambda s, t: s.query(t.by_on(True)).first())
     assert advised(models, work_of(models, *asks, times=1_000, entities=100)) == []
+    ending = classes(
+        entity(GOOD, "until: tm.Field[datetime | None] = tm.field(default=None, expires=True, kw_only=True)")
+    )
+    assert advised(ending, work_of(ending, asks[0], times=1_000, entities=100)) == []
     accepting = source.replace('partition="{on}"', 'partition="{on}", accept={"TM203": "asked in December"}')
     assert advised(classes(accepting), work) == []
 

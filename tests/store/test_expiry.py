@@ -15,6 +15,8 @@ import pytest
 import tablemapper as tm
 from tablemapper.engines import locations
 from tablemapper.engines.azure.tables.service import GroupTransaction, RowChange
+from tablemapper.testing.clock import Clock
+from tablemapper.testing.store_fixture import empty_store
 
 from ..engines.azure.memory import Memory
 from ..engines.azure.place import AzurePlace
@@ -738,3 +740,20 @@ def test_a_copy_has_what_has_ended_too(tmp_path: Path) -> None:
         assert ids(other.query(Session).allow_scan()) == ["1", "2"]
         assert other[KEY].mail == "ada@x"
         assert other.check().ok
+
+
+def test_the_clock_of_a_test_says_what_has_ended_and_no_read_moves_it() -> None:
+    clock = Clock()
+    with empty_store(":memory:", MODELS, clock=clock) as store:
+        store.insert(Session("ada", "1", until=clock.now + HOUR))
+        before = clock.now
+        for _ in range(3):
+            assert store.exists(KEY)
+            assert store.query(Session).where(Session.user == "ada").count() == 1
+        assert clock.now == before
+        clock.tick(3600)
+        assert not store.exists(KEY)
+        clock.set(before)
+        assert store.exists(KEY)
+        clock.tick(3601)
+        assert store.expire() == 1

@@ -171,7 +171,8 @@ class Write:
 
     def _values(self, record: Record) -> Row:
         """Return what is not of the key."""
-        return {name: one for name, one in self.row.items() if name not in record.key_fields}
+        fixed = record.key_fields.union([field.name for field in record.fields if field.on_write])
+        return {name: one for name, one in self.row.items() if name not in fixed}
 
     def outcome(self, state: State) -> Outcome:
         """Return what is there afterwards, unique values aside."""
@@ -423,7 +424,7 @@ def _random_swap(rng: random.Random, state: State) -> Writes | None:
     record, index = rng.choice(unique)
     rows = state.written(record.name)
     names = {slot.field for slot in slots_of(index.partition, index.row)} & {field.name for field in record.own}
-    free = [name for name in names if name not in record.key_fields]
+    free = [name for name in names if name not in record.key_fields and not record.field(name).on_write]
     if len(rows) < 2 or not free or record.rule is not None:
         return None
     pair = rng.sample(rows, 2)

@@ -52,6 +52,8 @@ class Field:
     """The default, where it is neither None nor the first value."""
     spelling: str = ""
     """How it says that it takes no value below these, if it does."""
+    on_write: bool = False
+    """Whether each write sets it: to the only value that it has."""
     expires: bool = False
     """Whether entities end at this time."""
 
@@ -83,6 +85,8 @@ class Field:
             options.append(f'precision="{self.kind.precision}"')
         if self.stored:
             options.append("stored=True")
+        if self.on_write:
+            options.append(f"on_write=lambda: {text_of(self.pool[0])}")
         if self.expires:
             options.append("expires=True")
         return f"{text} = tm.field({', '.join(options)})" if options else text

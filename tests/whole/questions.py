@@ -488,7 +488,8 @@ def random_assignment(rng: random.Random, record: Record) -> Assignment | None:
 
 
 def _free(record: Record) -> list[Field]:
-    return [field for field in record.own if field.name not in record.key_fields and not field.expires]
+    fixed = record.key_fields.union([field.name for field in record.own if field.expires or field.on_write])
+    return [field for field in record.own if field.name not in fixed]
 
 
 def _any_of(rng: random.Random, free: list[Field]) -> Field:

@@ -267,6 +267,19 @@ _LEAST = (-(2**63), -(2**31))
 """What nothing can be below, of numbers with a length."""
 
 
+def with_stamp(rng: random.Random, model: Model) -> Model:
+    """Return a model whose first class has a field that each write sets, in indexes of its own and of others."""
+    first = model.records[0]
+    kind = rng.choice([one for one in SCALARS if not one.precision])
+    stamp = Field("stamp", kind, pool=(rng.choice(kind.pool),), on_write=True)
+    other = rng.choice([one for one in first.fields if one.name in first.key_fields])
+    key = ((Slot(other.name),),)
+    index: Template = ((Slot("stamp"),),) if kind.specs else key
+    of_stamp = Index("of_stamp", *rng.choice(((index, key), (key, index))), include=("stamp",))
+    first = attrs.evolve(first, fields=(*first.fields, stamp), indexes=(*first.indexes, of_stamp))
+    return attrs.evolve(model, records=(first, *model.records[1:]))
+
+
 def _is_there(record: Record, operand: Operand | Calculation | None) -> bool:
     return isinstance(operand, Operand) and not operand.step and not record.field(operand.field).optional
 

@@ -34,6 +34,7 @@ from .random_models import (
     with_levels,
     with_maintained,
     with_rules,
+    with_stamp,
     with_turned,
     with_undeclared,
 )
@@ -56,8 +57,8 @@ TURNED = 60_000_000
 """The first seed of partitions of a cut time, and of texts that others begin with, with rows the other way."""
 WRITES = 80_000_000
 """The first seed of every other write by key: alone, in transactions, of many at once."""
-
-
+STAMPED = 70_000_000
+"""From here to the writes, models often have a field that each write sets."""
 ENDING = 100_000_000
 """The first seed of classes that end: some of their entities have ended, and nothing finds these."""
 
@@ -155,6 +156,9 @@ def _tried(seed: int, tally: Tally, kept: Kept) -> Failure | None:
         model = with_rules(more, model)
     if seed >= ENDING:
         model = with_ending(more, model)
+    beside = random.Random(f"stamp {seed}")
+    if (STAMPED <= seed < WRITES and beside.random() < 0.8) or (seed >= ENDING and beside.random() < 0.3):
+        model = with_stamp(beside, model)
     model = kept.model(model)
     rows = tuple((record.name, row) for record in model.entities for row in random_rows(rng, record, 14))
     late = rng.random() < 0.1

@@ -63,7 +63,7 @@ def _by(monkeypatch: pytest.MonkeyPatch, place: Any, **options: Any) -> None:
     monkeypatch.setattr(stores, "opened", opened)
 
 
-@pytest.mark.parametrize("part", [0, 1, 2, 4, 5, 8, 20, 21, 40, 60, 100])
+@pytest.mark.parametrize("part", [0, 1, 2, 4, 5, 8, 20, 21, 40, 60, 70, 100])
 def test_answers_of_the_engine_are_right(part: int, full_size: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     _by(monkeypatch, AzurePlace, clock=lambda: stores._NOW)
     tally, start = Tally(), part * LOCAL

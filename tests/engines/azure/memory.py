@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import operator
 import random
 import re
 import threading
 import time
+from bisect import bisect_right
 from collections.abc import Callable
 from email.utils import formatdate
 from typing import Any
@@ -21,7 +23,6 @@ from tablemapper.engines.azure.tables.service import (
     ROW,
     TYPE,
     AllOf,
-    AnyOf,
     Comparison,
     CreateTable,
     DeleteTable,
@@ -81,7 +82,8 @@ class Memory:
         self.tables: dict[str, dict[tuple[str, str], Stored]] = {}
         self.sent: list[Request] = []
         """All requests, in their order."""
-        self._in_order: dict[str, tuple[object, list[tuple[tuple[str, str], Stored]]]] = {}
+        self._in_order: dict[str, tuple[object, list[tuple[tuple[str, str], Stored]], list[tuple[bytes, bytes]]]] = {}
+        """By table: what is sorted, its rows in order, and what they are sorted by."""
         self.ahead = 0.0
         """Seconds by which its time is ahead of the clock."""
         self._clock = clock
@@ -110,7 +112,7 @@ class Memory:
 
     def entities(self, table: str) -> list[Entity]:
         """Return all entities of a table, in their order."""
-        return [_entity(key, stored, ()) for key, stored in self._ordered(table)]
+        return [_entity(key, stored, ()) for key, stored in self._ordered(table)[0]]
 
     # -- reading
 
@@ -125,13 +127,14 @@ class Memory:
             return name
         return next((one for one in self.tables if one.lower() == name.lower()), name)
 
-    def _ordered(self, name: str) -> list[tuple[tuple[str, str], Stored]]:
+    def _ordered(self, name: str) -> tuple[list[tuple[tuple[str, str], Stored]], list[tuple[bytes, bytes]]]:
         table = self._table(name)
         held = self._in_order.get(name)
         if held is None or held[0] is not table:  # (each change makes another dict)
-            rows = sorted(table.items(), key=lambda item: (_units(item[0][0]), _units(item[0][1])))
-            held = self._in_order[name] = table, rows
-        return held[1]
+            places = {key: (_units(key[0]), _units(key[1])) for key in table}
+            rows = sorted(table.items(), key=lambda item: places[item[0]])
+            held = self._in_order[name] = table, rows, [places[key] for key, _ in rows]
+        return held[1:]
 
     def _create(self, name: str) -> bool:
         if re.fullmatch("[A-Za-z][A-Za-z0-9]{2,62}", name) is None:
@@ -149,11 +152,10 @@ class Memory:
 
     def _find(self, request: QueryEntities) -> EntityPage:
         most = min(request.top or MAX_PAGE, self.options.pages)
-        rows = [
-            (key, stored)
-            for key, stored in self._ordered(request.table)
-            if request.after is None or tuple(map(_units, key)) > tuple(map(_units, request.after))
-        ]
+        rows, places = self._ordered(request.table)
+        if (after := request.after) is not None:
+            rows = rows[bisect_right(places, (_units(after[0]), _units(after[1]))) :]
+        holds = None if request.where is None else self._test(request.where)
         found: list[Entity] = []
         short = self.options.short
         if short is not None and short.random() < 0.5:
@@ -162,7 +164,7 @@ class Memory:
         for key, stored in rows:
             if len(found) == most:  # (an empty page goes on where the last one did)
                 return EntityPage(found, last if last is not None else ("", ""), self._date())
-            if request.where is None or self._holds(request.where, key, stored):
+            if holds is None or holds(key, stored):
                 found.append(_entity(key, stored, request.select))
             last = key
         return EntityPage(found, None, self._date())
@@ -170,21 +172,23 @@ class Memory:
     def _date(self) -> str:
         return formatdate(self._clock() / 1e6 + self.ahead, usegmt=True)
 
-    def _holds(self, where: Filter, key: tuple[str, str], stored: Stored) -> bool:
-        match where:
-            case AllOf(parts=parts):
-                return all(self._holds(part, key, stored) for part in parts)
-            case AnyOf(parts=parts):
-                return any(self._holds(part, key, stored) for part in parts)
-            case Comparison(name=name, op=op, edm=edm, value=value):
-                held = {PARTITION: ("String", key[0]), ROW: ("String", key[1])}.get(name) or stored.typed.get(name)
-                if held is None or held[0] != edm:
-                    return False
-                mine, other = self._comparable(*held), self._comparable(edm, value)
-                return bool(
-                    (op[0] == "l" and mine < other) or (op[0] == "g" and mine > other) or (op[1] == "e" and mine == other)
-                    or (op == "eq" and mine == other)
-                )  # fmt: skip
+    def _test(self, where: Filter) -> Callable[[tuple[str, str], Stored], bool]:
+        """Return whether a filter holds, as a function of an entity: each of its values is read once."""
+        if not isinstance(where, Comparison):
+            tests = [self._test(part) for part in where.parts]
+            if isinstance(where, AllOf):
+                return lambda key, stored: all(test(key, stored) for test in tests)
+            return lambda key, stored: any(test(key, stored) for test in tests)
+        name, edm, compare = where.name, where.edm, _COMPARES[where.op]
+        place, other = _KEYS.get(name), self._comparable(edm, where.value)
+
+        def holds(key: tuple[str, str], stored: Stored) -> bool:
+            if place is not None:
+                return edm == "String" and bool(compare(_units(key[place]), other))
+            held = stored.typed.get(name)
+            return held is not None and held[0] == edm and bool(compare(self._comparable(*held), other))
+
+        return holds
 
     def _comparable(self, edm: str, value: Any) -> Any:
         match edm:
@@ -247,6 +251,10 @@ class Memory:
         etag = f"W/\"datetime'{timestamp.replace(':', '%3A')}'\""
         table[key] = Stored(typed, etag, timestamp)
         return etag
+
+
+_COMPARES: dict[str, Callable[[Any, Any], Any]] = {op: getattr(operator, op) for op in ("eq", "ge", "gt", "le", "lt")}
+_KEYS = {PARTITION: 0, ROW: 1}
 
 
 def _units(text: str) -> bytes:

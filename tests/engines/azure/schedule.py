@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
+import secrets
+import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, Protocol
+from unittest import mock
+from uuid import UUID
 
 import attrs
 
 from tablemapper import Store
+from tablemapper.engines.azure.catalogue import opening
 from tablemapper.engines.azure.cross_partition.outbox import DeadlineExceeded
 from tablemapper.engines.azure.tables.driver import Parallel, ReadClock, Sleep, Step, Within
 from tablemapper.engines.azure.tables.reserved_names import INTENTS, MARKS
@@ -251,14 +258,28 @@ class Play(Protocol):
         ...
 
 
+@contextmanager
+def same_each_time(seed: int) -> Iterator[None]:
+    """Let the library draw the same ids, and be told the same times, whenever a seed is played."""
+    ids, times = random.Random(seed), itertools.count(1_700_000_000_000_000_000, 1_000)
+    uuids = (UUID(bytes=ids.randbytes(16)) for _ in itertools.count())
+    with (
+        mock.patch.object(secrets, "token_hex", lambda size: ids.randbytes(size).hex()),
+        mock.patch.object(opening, "uuid4", partial(next, uuids)),
+        mock.patch.object(time, "time_ns", partial(next, times)),
+    ):
+        yield
+
+
 def played(play: Callable[[int], Play], seeds: Iterable[int]) -> Counter[str]:
     """Run a play for each seed, and return how often what happened in all of them."""
     counts = Counter[str]()
     for seed in seeds:
-        one = play(seed)
-        try:
-            counts.update(one.run())
-        except AssertionError as error:
-            error.add_note(f"seed {seed}")
-            raise
+        with same_each_time(seed):
+            one = play(seed)
+            try:
+                counts.update(one.run())
+            except AssertionError as error:
+                error.add_note(f"seed {seed}")
+                raise
     return counts

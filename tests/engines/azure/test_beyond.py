@@ -132,6 +132,7 @@ class Tenant(tm.Aggregate, of=User, table="Users"):
 
 
 MODELS = [User, Team, Best, Tagged, Tenant]
+SCHEMA = compile_schema(MODELS)
 
 
 class History(Memory):
@@ -225,7 +226,7 @@ class Play:
         self.rng = random.Random(seed)
         self.memory = History(seed)
         self.engine = AzureEngine.open(
-            self.memory, "in memory", compile_schema(MODELS), monotonic=self.memory.seconds, sleep=self.memory.pass_by
+            self.memory, "in memory", SCHEMA, monotonic=self.memory.seconds, sleep=self.memory.pass_by
         )
         self.engine._outbox = Outbox("TableMapper", times)
         self.model = self.engine.schema.by_class[User]
@@ -388,7 +389,7 @@ def play(seeds: Iterable[int], **options: Any) -> Counter[str]:
 @pytest.mark.one_python
 @pytest.mark.long
 def test_what_is_elsewhere_follows_whatever_is_lost(full_size: bool) -> None:
-    counts = play(range(3_000 if full_size else 60))
+    counts = play(range(3_000 if full_size else 30))
     assert min(count for name, count in counts.items() if name != "unknown") > 0, counts
     assert counts["late sweeps"] > 0 < counts["cut"]
 
@@ -396,7 +397,7 @@ def test_what_is_elsewhere_follows_whatever_is_lost(full_size: bool) -> None:
 @pytest.mark.one_python
 @pytest.mark.long
 def test_so_it_does_where_most_answers_are_lost_and_outcomes_are_true(full_size: bool) -> None:
-    counts = play(range(1_000 if full_size else 15), rates=Rates(crash=0.005, lost=0.45, late=0.05, busy=0.1))
+    counts = play(range(1_000 if full_size else 8), rates=Rates(crash=0.005, lost=0.45, late=0.05, busy=0.1))
     assert min(counts.values()) > 0, counts
 
 
@@ -442,7 +443,7 @@ def test_what_is_lost_left_over_or_wrong_is_made_right() -> None:
 @pytest.mark.one_python
 @pytest.mark.long
 def test_who_repairs_meanwhile_does_no_harm(full_size: bool) -> None:
-    play(range(2_000 if full_size else 25), repairers=4)
+    play(range(2_000 if full_size else 12), repairers=4)
 
 
 # ---------------------------------------------------------------------------------------------- mutants
@@ -620,18 +621,18 @@ def _unread_pages(patch: Patch) -> None:
 
 MUTANTS: dict[str, tuple[Callable[[Patch], None], int]] = {
     "marker": (_no_marker, 0),
-    "order": (_removed_at_zero, 3),
+    "order": (_removed_at_zero, 1),
     "decision": (_no_decision, 1),
-    "fence": (_no_fence, 61),
-    "forget": (_forgotten, 37),
+    "fence": (_no_fence, 93),
+    "forget": (_forgotten, 0),
     "release": (_released_by_anybody, 0),
-    "nosecond": (_first_holder_alone, 15),
-    "rewrite": (_rewritten, 6),
-    "buried once": (_buried_once, 0),
+    "nosecond": (_first_holder_alone, 5),
+    "rewrite": (_rewritten, 0),
+    "buried once": (_buried_once, 1),
     "believed": (_believed, 0),
     "unmarked groups": (_unmarked_groups, 0),
-    "forgotten marks": (_forgotten_marks, 3),
-    "unread pages": (_unread_pages, 0),
+    "forgotten marks": (_forgotten_marks, 1),
+    "unread pages": (_unread_pages, 1),
     "early markers": (_early_markers, 0),
 }
 """Each with the first seed that finds it; a change of how many requests are sent moves that, so the search goes on from there."""

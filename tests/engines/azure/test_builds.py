@@ -268,14 +268,14 @@ def play(seeds: Iterable[int], **options: Any) -> Counter[str]:
 @pytest.mark.one_python
 @pytest.mark.long
 def test_what_is_built_beside_writers_is_complete(full_size: bool) -> None:
-    counts = play(range(2_000 if full_size else 40))
+    counts = play(range(2_000 if full_size else 20))
     assert min(counts[name] for name in counts if name != "stopped") > 0, counts
 
 
 @pytest.mark.one_python
 @pytest.mark.long
 def test_what_is_built_beside_writers_that_stand_still_is_complete(full_size: bool) -> None:
-    assert play(range(2_000 if full_size else 10), rates=STOPPED)["stopped"] > 100
+    assert play(range(2_000 if full_size else 6), rates=STOPPED)["stopped"] > 100
 
 
 def test_a_builder_leaves_no_rows_of_entities_that_were_written_meanwhile() -> None:
@@ -302,7 +302,7 @@ def test_a_row_that_another_write_has_still_to_put_is_waited_for_and_then_delete
 
 
 def test_what_killed_builders_left_is_finished_before_it_is_read() -> None:
-    play(range(6), rates=Rates(), alone=True, killed=0.02)
+    play(range(3), rates=Rates(), alone=True, killed=0.02)
 
 
 # ---------------------------------------------------------------------------------------------- mutants
@@ -397,14 +397,14 @@ def _no_second_look(patch: Patch) -> None:
 
 
 MUTANTS: dict[str, tuple[Callable[[Patch], None], int, dict[str, Any]]] = {
-    "atonce": (_at_once, 24, {}),
-    "ready": (_not_once_ready, 6, {}),
-    "soon": (_builder_too_soon, 4, {}),
+    "atonce": (_at_once, 6, {}),
+    "ready": (_not_once_ready, 232, {}),
+    "soon": (_builder_too_soon, 13, {}),
     "twice": (_added_twice, 0, {}),
-    "any": (_any_entity, 3, {"rates": Rates(), "alone": True}),
+    "any": (_any_entity, 1, {"rates": Rates(), "alone": True}),
     "barred": (_not_barred, 0, {}),
-    "taken over": (_taken_over, 0, {}),
-    "late": (_no_second_look, 204, {"rates": STOPPED}),
+    "taken over": (_taken_over, 1, {}),
+    "late": (_no_second_look, 0, {"rates": STOPPED}),
 }
 """Each with a seed at which the search begins that finds it, and how it is played."""
 
