@@ -22,25 +22,14 @@ from ..evolution.rules import reads
 from ..evolution.versions import Versions
 from ..schema.labels import Label, is_former, plain_name
 from ..schema.specs import BuildStateSpec, TombstoneSpec
-from .actions import (
-    ActionPlan,
-    ChangeJob,
-    CopyRows,
-    CreateLike,
-    CreateOverflowTable,
-    DeleteClass,
-    DropTable,
-    EndJob,
-    ForgetIndex,
-    RenameTable,
-)
+from . import actions
 from .catalogue import Catalogue, values_label, values_table
 from .fences import with_other_name
 from .tables import Table
 
 
 def drop(
-    draft: ActionPlan,
+    draft: actions.ActionPlan,
     catalogue: Catalogue,
     label: str,
     by: str | None = None,
@@ -76,7 +65,7 @@ def drop(
         ]:
             catalogue = drop(draft, catalogue, name, by, with_owner=True, returns=returns)
         catalogue, physical = _without_class(draft, catalogue, owner)
-    draft.do(*map(ForgetIndex, sorted(labels)))
+    draft.do(*map(actions.ForgetIndex, sorted(labels)))
     renamed = _renamed(draft, physical)
     definition = msgspec.to_builtins(form.indexes[index] if index else form)
     tombstone = TombstoneSpec(label, definition, draft.now, by, replacement, renamed, returns or UNSET)
@@ -87,7 +76,7 @@ def drop(
     )
 
 
-def drop_class(draft: ActionPlan, catalogue: Catalogue, name: str, class_names: Collection[str]) -> Catalogue:
+def drop_class(draft: actions.ActionPlan, catalogue: Catalogue, name: str, class_names: Collection[str]) -> Catalogue:
     """Return a catalogue without a class, and what is maintained from it alone; the class may come back, empty.
 
     Args:
@@ -147,10 +136,10 @@ def _check_alone(catalogue: Catalogue, name: str, over: Collection[str]) -> None
             )
 
 
-def _renamed(draft: ActionPlan, names: Iterable[str]) -> list[str]:
+def _renamed(draft: actions.ActionPlan, names: Iterable[str]) -> list[str]:
     """Rename the tables that exist, so that nobody reads them any more; return their names after that."""
     renamed = {name: draft.fresh(f"{name}_dropped") for name in names if draft.has(name)}
-    draft.do(*(RenameTable(old, new) for old, new in renamed.items()))
+    draft.do(*(actions.RenameTable(old, new) for old, new in renamed.items()))
     return list(renamed.values())
 
 
@@ -169,7 +158,7 @@ def _without_index(catalogue: Catalogue, owner: str, index: str) -> tuple[Catalo
     return attrs.evolve(catalogue, models=models, index_tables=index_tables), physical
 
 
-def _without_class(draft: ActionPlan, catalogue: Catalogue, name: str) -> tuple[Catalogue, list[str]]:
+def _without_class(draft: actions.ActionPlan, catalogue: Catalogue, name: str) -> tuple[Catalogue, list[str]]:
     """Return a catalogue without a class, and the names of its tables; its rows in a shared table are deleted."""
     models, index_tables = dict(catalogue.models), dict(catalogue.index_tables)
     form = models.pop(name)
@@ -179,7 +168,7 @@ def _without_class(draft: ActionPlan, catalogue: Catalogue, name: str) -> tuple[
     tables = dict(catalogue.tables)
     table = tables[form.table]
     if _is_shared(table):
-        draft.do(DeleteClass(table, name))
+        draft.do(actions.DeleteClass(table, name))
         types = tuple(
             [f"{type_name}#" if type_name == name else type_name for type_name in table.types]
         )  # (its number stays taken)
@@ -190,7 +179,7 @@ def _without_class(draft: ActionPlan, catalogue: Catalogue, name: str) -> tuple[
     return attrs.evolve(catalogue, models=models, index_tables=index_tables, tables=tables), physical
 
 
-def drop_former(draft: ActionPlan, catalogue: Catalogue) -> Catalogue:
+def drop_former(draft: actions.ActionPlan, catalogue: Catalogue) -> Catalogue:
     """Return a catalogue without the former definitions that no program declares any more."""
     for label in unused(catalogue):
         catalogue = drop(draft, catalogue, label)
@@ -208,7 +197,7 @@ def unused(catalogue: Catalogue) -> list[str]:
     return [label for label in labels if Label.of(label).index == "" or Label.of(label).owner not in labels]
 
 
-def disable(draft: ActionPlan, catalogue: Catalogue, label: str, *, keep_ever: bool = False) -> Catalogue:
+def disable(draft: actions.ActionPlan, catalogue: Catalogue, label: str, *, keep_ever: bool = False) -> Catalogue:
     """Return a catalogue in which an index or an aggregate is not maintained until it is built anew.
 
     It gets empty tables. An aggregate that shares its table loses its rows there.
@@ -233,7 +222,7 @@ def disable(draft: ActionPlan, catalogue: Catalogue, label: str, *, keep_ever: b
 
     def empty_table_like(name: str) -> str:
         fresh = draft.fresh(name)
-        draft.do(CreateLike(fresh, name))
+        draft.do(actions.CreateLike(fresh, name))
         replaced.append(name)
         return fresh
 
@@ -244,17 +233,17 @@ def disable(draft: ActionPlan, catalogue: Catalogue, label: str, *, keep_ever: b
     keeps = keep_ever and form.keeps_ever
     if not index and len(table.types) > 1:
         if not keeps:
-            draft.do(DeleteClass(table, owner))
+            draft.do(actions.DeleteClass(table, owner))
         catalogue = with_other_name(draft, catalogue, form.table)
         tables[form.table] = catalogue.tables[form.table]
     elif not index:
         emptied = tables[form.table] = attrs.evolve(table, name=empty_table_like(table.name))
         if keeps:
-            draft.do(CopyRows(table.name, emptied.name))
+            draft.do(actions.CopyRows(table.name, emptied.name))
         if table.spills:
-            draft.do(CreateOverflowTable(emptied))
+            draft.do(actions.CreateOverflowTable(emptied))
             replaced.append(table.big_name)
-    draft.do(*map(ForgetIndex, sorted(labels)))
+    draft.do(*map(actions.ForgetIndex, sorted(labels)))
     states = {
         state_label: replace(state, state="disabled", since=draft.now) if state_label in labels else state
         for state_label, state in catalogue.states.items()
@@ -281,20 +270,20 @@ def _indexes_over(catalogue: Catalogue, name: str) -> list[str]:
     return [f"{owner}.{name}" for name, index in catalogue.models[owner].indexes.items() if reads(index, property)]
 
 
-def without_jobs(draft: ActionPlan, catalogue: Catalogue, labels: set[str]) -> Catalogue:
+def without_jobs(draft: actions.ActionPlan, catalogue: Catalogue, labels: set[str]) -> Catalogue:
     """Return a catalogue in which some labels are built no more."""
     jobs = []
     for job in catalogue.jobs:
         targets = job.targets - labels
         if targets and job.owner not in labels:
             jobs.append(attrs.evolve(job, targets=targets))
-            draft.do(ChangeJob(jobs[-1]))
+            draft.do(actions.ChangeJob(jobs[-1]))
         else:
-            draft.do(EndJob(job.name))
+            draft.do(actions.EndJob(job.name))
     return attrs.evolve(catalogue, jobs=tuple(jobs))
 
 
-def finished(draft: ActionPlan, catalogue: Catalogue, labels: Iterable[str]) -> Catalogue:
+def finished(draft: actions.ActionPlan, catalogue: Catalogue, labels: Iterable[str]) -> Catalogue:
     """Return a catalogue in which some labels are built.
 
     Where a plain index is ready that replaces a unique one, the unique one is dropped.
@@ -312,7 +301,7 @@ def finished(draft: ActionPlan, catalogue: Catalogue, labels: Iterable[str]) -> 
 
 
 def states_after(
-    draft: ActionPlan, states: dict[str, BuildStateSpec], labels: Iterable[str]
+    draft: actions.ActionPlan, states: dict[str, BuildStateSpec], labels: Iterable[str]
 ) -> dict[str, BuildStateSpec]:
     """Return the states once some labels are built: ready, or violated if a unique index has duplicates."""
     new_states: dict[str, BuildStateSpec] = {}
@@ -322,9 +311,9 @@ def states_after(
     return states | new_states
 
 
-def cleared(draft: ActionPlan, catalogue: Catalogue, name: str) -> Catalogue:
+def cleared(draft: actions.ActionPlan, catalogue: Catalogue, name: str) -> Catalogue:
     """Return a catalogue without a table that a drop left, which is empty."""
-    draft.do(DropTable(name))
+    draft.do(actions.DropTable(name))
     stones = [
         replace(stone, tables=[table_name for table_name in stone.tables if table_name != name])
         for stone in catalogue.tombstones
@@ -332,21 +321,21 @@ def cleared(draft: ActionPlan, catalogue: Catalogue, name: str) -> Catalogue:
     return attrs.evolve(catalogue, tombstones=tuple(stones))
 
 
-def tidied(draft: ActionPlan, catalogue: Catalogue) -> Catalogue:
+def tidied(draft: actions.ActionPlan, catalogue: Catalogue) -> Catalogue:
     """Return a catalogue without the tables that drops left, whose other tables have their public names if they can.
 
     Nobody else has the store open, so a name that once had a meaning may have another one.
     """
     if catalogue.staged is not None:
         return catalogue
-    draft.do(*(DropTable(name) for tombstone in catalogue.tombstones for name in tombstone.tables))
+    draft.do(*(actions.DropTable(name) for tombstone in catalogue.tombstones for name in tombstone.tables))
     tombstones = tuple([replace(tombstone, tables=[]) for tombstone in catalogue.tombstones])
 
     def public(physical: str, name: str) -> str:
         """Rename a table to its public name, if that is free; return the name that it has."""
         if is_former(name) or physical == name or (name.lower() != physical.lower() and draft.has(name)):
             return physical
-        draft.do(RenameTable(physical, name))
+        draft.do(actions.RenameTable(physical, name))
         return name
 
     def table_of(name: str, table: Table) -> Table:

@@ -13,19 +13,7 @@ from ..evolution.history import History
 from ..schema.maintenance import index_columns
 from ..schema.model import Model, Schema
 from ..schema.specs import BuildStateSpec, ModelSpec
-from .actions import (
-    ActionPlan,
-    AddColumn,
-    ChangeJob,
-    CreateEntityTable,
-    CreateIndex,
-    CreateOverflowTable,
-    CreateValueCounts,
-    DropTable,
-    Relabel,
-    RenameColumn,
-    RenameTable,
-)
+from . import actions
 from .catalogue import Catalogue, labels_of, values_label, values_table
 from .dropping import without_jobs
 from .tables import Column, Table, has_values, index_column_names
@@ -39,7 +27,7 @@ class Layout:
         tables: the entity tables, by their public names.
     """
 
-    def __init__(self, draft: ActionPlan, catalogue: Catalogue) -> None:
+    def __init__(self, draft: actions.ActionPlan, catalogue: Catalogue) -> None:
         self.tables: dict[str, Table] = dict(catalogue.tables)
         self._old = catalogue
         self._index_tables = dict(catalogue.index_tables)
@@ -71,7 +59,7 @@ class Layout:
 
     def _drop_table(self, name: str) -> None:
         if self._draft.has(name):
-            self._draft.do(DropTable(name))
+            self._draft.do(actions.DropTable(name))
 
     def widen(self, widened: Sequence[tuple[str, str]]) -> None:
         """Rename the tables or columns of some properties: a program with the old names cannot read new values."""
@@ -80,7 +68,7 @@ class Layout:
             in_key = form.fields[property].in_key
             for label, public in self._labels(name, form, None if in_key else {property}):
                 old, new = self._index_tables[label], self._draft.fresh(public)
-                self._draft.do(RenameTable(old, new))
+                self._draft.do(actions.RenameTable(old, new))
                 self._index_tables[label] = new
             table = self.tables[form.table]
             if in_key:
@@ -89,7 +77,7 @@ class Layout:
                 new_table = table.renamed(property)
                 old, new = table.column(property), new_table.column(property)
                 for physical in (table.name, *([table.big_name] if table.column(property) in table.spills else [])):
-                    self._draft.do(RenameColumn(physical, old, new))
+                    self._draft.do(actions.RenameColumn(physical, old, new))
             self.tables[form.table] = new_table
 
     def _renamed(self, table: Table, public: str) -> Table:
@@ -109,7 +97,7 @@ class Layout:
                     self._index_tables[values_label(new)] = values
             elif old in self._index_tables:
                 self._index_tables[new] = self._index_tables.pop(old)
-                self._draft.do(Relabel(old, new))
+                self._draft.do(actions.Relabel(old, new))
 
     def extend(self, schema: Schema, forms: Mapping[str, ModelSpec]) -> None:
         """Add the tables and columns that the classes of a schema need.
@@ -140,11 +128,11 @@ class Layout:
             if (label := f"{model.name}.{name}") not in self._index_tables:
                 index, new = model.index(name), self._draft.fresh(index_form.table)
                 columns = index_column_names([field.property for field in index_columns(model, index)])
-                self._draft.do(CreateIndex(new, tuple(columns), index.unique))
+                self._draft.do(actions.CreateIndex(new, tuple(columns), index.unique))
                 self._index_tables[label] = new
         if has_values(model) and (label := values_label(model.name)) not in self._index_tables:
             self._index_tables[label] = new = self._draft.fresh(values_table(model.table, model.name))
-            self._draft.do(CreateValueCounts(new))
+            self._draft.do(actions.CreateValueCounts(new))
 
     def catalogue(self, evolution: Evolution) -> Catalogue:
         """Return the catalogue from now on."""
@@ -160,7 +148,7 @@ class Layout:
             )
             for job in old.jobs
         ]
-        self._draft.do(*(ChangeJob(job) for job in jobs))
+        self._draft.do(*(actions.ChangeJob(job) for job in jobs))
         history = History(
             tuple(
                 [
@@ -194,13 +182,13 @@ def with_new(states: Mapping[str, BuildStateSpec], evolution: Evolution, now_us:
     return new_states
 
 
-def _extend(draft: ActionPlan, old: Table | None, table: Table) -> None:
+def _extend(draft: actions.ActionPlan, old: Table | None, table: Table) -> None:
     """Create a table, or add the columns that it lacks."""
     if old is None:
-        draft.do(CreateEntityTable(table))
+        draft.do(actions.CreateEntityTable(table))
         return
-    draft.do(*(AddColumn(table.name, column) for column in table.columns[len(old.columns) :]))
+    draft.do(*(actions.AddColumn(table.name, column) for column in table.columns[len(old.columns) :]))
     if table.spills and not old.spills:
-        draft.do(CreateOverflowTable(table))
+        draft.do(actions.CreateOverflowTable(table))
     elif table.spills:
-        draft.do(*(AddColumn(table.big_name, Column(spill)) for spill in table.spills[len(old.spills) :]))
+        draft.do(*(actions.AddColumn(table.big_name, Column(spill)) for spill in table.spills[len(old.spills) :]))

@@ -21,52 +21,7 @@ from ..datetime_types import Builtin
 from ..errors import InvalidEntity, InvalidModel, safe_repr
 from ..limits import MAX_KEY_UNITS
 from ..own_types import OwnType
-from .encodings import (
-    ABOVE,
-    DESCENDING,
-    DIGITS,
-    FORBIDDEN,
-    FORMS,
-    HIERARCHY,
-    LENGTH,
-    MAX_DIGITS,
-    MICROSECOND,
-    NOTHING,
-    SPECIAL_AT,
-    SURROGATE,
-    TEN,
-    Cuts,
-    Decode,
-    Encode,
-    Encoding,
-    NotAKey,
-    Refuse,
-    Shape,
-    always_among,
-    as_written,
-    beyond_datetime,
-    bind,
-    in_utc,
-    iso,
-    literal_fault,
-    places,
-    raise_last,
-    successor,
-    text_codec,
-    unescape,
-)
-from .times import (
-    UNITS,
-    UNITS_OF,
-    finest_unit,
-    first_moment,
-    from_coarse_to_fine,
-    next_moment,
-    plain_cut,
-    split_format,
-    time_format_fault,
-    time_pattern,
-)
+from . import encodings, times
 
 
 def _moment(value: Any) -> datetime:
@@ -113,24 +68,24 @@ class KeyCodec:
     whole: bool = True
     ordered: bool = True
     prefix_free: bool = True
-    shape: Shape = attrs.field(repr=False, default=())
-    tail: frozenset[str] | None = attrs.field(repr=False, default=NOTHING)
-    encode: Encode = attrs.field(repr=False, eq=False)
-    decode: Decode | None = attrs.field(repr=False, eq=False, default=None)
+    shape: encodings.Shape = attrs.field(repr=False, default=())
+    tail: frozenset[str] | None = attrs.field(repr=False, default=encodings.NOTHING)
+    encode: encodings.Encode = attrs.field(repr=False, eq=False)
+    decode: encodings.Decode | None = attrs.field(repr=False, eq=False, default=None)
     buckets: tuple[str, ...] = attrs.field(repr=False, default=())
     codes: tuple[str, ...] = ()
     unit: str = ""
     head: int = 0
     cut: int = 0
-    write: Encode = attrs.field(repr=False, eq=False)  # encode, of the value of an Enum's member
-    beyond: Callable[[Any], int | None] = attrs.field(repr=False, eq=False, default=always_among)
+    write: encodings.Encode = attrs.field(repr=False, eq=False)  # encode, of the value of an Enum's member
+    beyond: Callable[[Any], int | None] = attrs.field(repr=False, eq=False, default=encodings.always_among)
     inline: str = attrs.field(repr=False, eq=False, default="")
     inline_decode: str = attrs.field(repr=False, eq=False, default="")
     names: Mapping[str, Any] = attrs.field(repr=False, eq=False, factory=dict)
 
     @property
     def fixed(self) -> int | None:
-        return len(self.shape) if self.tail == NOTHING else None
+        return len(self.shape) if self.tail == encodings.NOTHING else None
 
     @property
     def digits(self) -> int | None:
@@ -153,24 +108,24 @@ class KeyCodec:
         """Return where the text of a value ends that begins there, if it ends by itself."""
         if self.fixed is not None:
             return start + self.fixed
-        return start + 1 + LENGTH.get(text[start : start + 1], len(text))
+        return start + 1 + encodings.LENGTH.get(text[start : start + 1], len(text))
 
     def parse(self, text: str) -> Any:
         """Return the value of a text that may not be ours: it has to be what its value is written as."""
         if self.decode is None:
-            raise NotAKey(f"{safe_repr(text)}: {{{self.spec}}} does not hold the value")
+            raise encodings.NotAKey(f"{safe_repr(text)}: {{{self.spec}}} does not hold the value")
         try:
             value = self.decode(text)
             if self.encode(value) == text:
                 return value
         except (ValueError, LookupError, ArithmeticError):
             pass
-        raise NotAKey(f"{safe_repr(text)} is not the key text of a {self.kind.__name__}")
+        raise encodings.NotAKey(f"{safe_repr(text)} is not the key text of a {self.kind.__name__}")
 
     def fits(self, text: str) -> bool:
         """Return whether a text has the form of those that are made here, its value unknown."""
         if self.spec == "fold" or self.head:
-            return self.encode(unescape(text)) == text
+            return self.encode(encodings.unescape(text)) == text
         head = len(self.shape)
         return (
             len(text) >= head
@@ -179,7 +134,7 @@ class KeyCodec:
             and (not self.buckets or text in self.buckets)
         )
 
-    def cuts(self, op: str, value: Any, *, all_of_it: bool = False) -> Cuts | None:
+    def cuts(self, op: str, value: Any, *, all_of_it: bool = False) -> encodings.Cuts | None:
         """Return what a comparison of values says of the texts: comparisons that all hold; None if nothing can match.
 
         A value that no key can hold is not an error here: no key equals it, and it is above or below all that are. A
@@ -194,7 +149,7 @@ class KeyCodec:
             return self._cuts_of_head(op, value)
         if op == "startswith" and self.base is tuple:
             text = self.write(value)
-            above = raise_last(text)
+            above = encodings.raise_last(text)
             return [(">=", text), *([("<", above)] if above else [])]
         if self.starts and self.base is str and len(value) > MAX_KEY_UNITS:
             if op in ("==", "startswith"):
@@ -204,7 +159,7 @@ class KeyCodec:
             return self._starting(value)
         if self.base is str and op != "==" and (illegal := self._illegal(value)):
             # no key is between a text with a character that none can hold, and the one with the next that they can
-            above = raise_last(value[: illegal.start()] + illegal[0])
+            above = encodings.raise_last(value[: illegal.start()] + illegal[0])
             return [("<" if op in ("<", "<=") else ">=", self.write(above))] if above else [("<", "")]
         place = self.beyond(value)
         if place is None or (place and op == "=="):
@@ -225,7 +180,7 @@ class KeyCodec:
             return value.value
         return self.kind.plain(value) if isinstance(self.kind, OwnType) else value
 
-    def _cuts_of_head(self, op: str, value: str) -> Cuts | None:
+    def _cuts_of_head(self, op: str, value: str) -> encodings.Cuts | None:
         """Return what a comparison of texts says of their first characters."""
         head = value[: self.head]
         if self._illegal(head):
@@ -238,15 +193,15 @@ class KeyCodec:
         return [("<=" if op == "<" and len(value) > self.head else ">=" if op == ">" else op, text)]
 
     def _illegal(self, value: str) -> re.Match[str] | None:
-        return FORBIDDEN.search(value) if self.spec == "raw" else SURROGATE.search(value)
+        return encodings.FORBIDDEN.search(value) if self.spec == "raw" else encodings.SURROGATE.search(value)
 
-    def _starting(self, value: str) -> Cuts | None:
+    def _starting(self, value: str) -> encodings.Cuts | None:
         if self._illegal(value):
             return None
         if self.spec == "fold":
             value = value.casefold()
-        above = raise_last(value) if self.spec == "raw" else successor(value)
-        as_text = str if self.spec == "raw" else as_written
+        above = encodings.raise_last(value) if self.spec == "raw" else encodings.successor(value)
+        as_text = str if self.spec == "raw" else encodings.as_written
         cuts = [(">=", as_text(value))] if value else []
         return cuts if above is None else [*cuts, ("<", as_text(above))]
 
@@ -255,13 +210,14 @@ class KeyCodec:
         if self._illegal(value):
             return None
         value = value.casefold() if self.spec == "fold" else value[: self.head or MAX_KEY_UNITS + 1]
-        return as_written(value + "a")[:-1]  # (what its last character is written as may depend on the next one)
+        # (What its last character is written as may depend on the next one.)
+        return encodings.as_written(value + "a")[:-1]
 
     def _truncated(self, op: str, value: Any, *, all_of_it: bool) -> str:
         """Return how texts compare with that of a value if times compare with it so."""
         if op == "<" or (op == ">=" and all_of_it):
             moment = _moment(value)
-            if first_moment(moment, self.unit) != moment:
+            if times.first_moment(moment, self.unit) != moment:
                 return "<=" if op == "<" else ">"
         return ">=" if op == ">" and not all_of_it else op
 
@@ -278,21 +234,21 @@ class KeyCodec:
             return []
         if moment > last_moment:
             return []
-        moment = first_moment(moment, self.unit)
+        moment = times.first_moment(moment, self.unit)
         moments: list[datetime] = []
         while moment <= last_moment:
             if len(moments) == limit:
                 return None
             moments.append(moment)
             try:
-                moment = next_moment(moment, self.unit)
+                moment = times.next_moment(moment, self.unit)
             except OverflowError:
                 break
         return moments
 
     def _first(self, op: str, value: Any) -> datetime:
         """Return the time that satisfies a comparison and is the nearest to its value."""
-        step = timedelta(days=1) if self.base is Builtin.date else MICROSECOND
+        step = timedelta(days=1) if self.base is Builtin.date else encodings.MICROSECOND
         return _moment(self.plain(value)) + (step if op == ">" else -step if op == "<" else timedelta())
 
     def encode_source(self, name: str, env: dict[str, Any]) -> str:
@@ -310,7 +266,7 @@ class KeyCodec:
     def _source(self, pattern: str, names: dict[str, str], env: dict[str, Any]) -> str:
         def name(match: re.Match[str]) -> str:
             word = match[1]
-            return names[word] if word in names else bind(env, f"_key_{word}", self.names[word])
+            return names[word] if word in names else encodings.bind(env, f"_key_{word}", self.names[word])
 
         return re.sub(r"\$(\w+)", name, pattern)
 
@@ -343,12 +299,12 @@ def key_codec(kind: Any, spec: str = "", *, field: str = "value", subject: str =
     attributes = _spec(base, spec, refuse, invalid, raw)
     write = attributes["encode"]
     names: dict[str, Any] = {
-        "above": ABOVE,
+        "above": encodings.ABOVE,
         "int": int,
-        "special": SPECIAL_AT,
-        "unescape": unescape,
+        "special": encodings.SPECIAL_AT,
+        "unescape": encodings.unescape,
         "utc": UTC,
-        "iso": iso,
+        "iso": encodings.iso,
         "datetime": Builtin.datetime.fromisoformat,
         "date": Builtin.date.fromisoformat,
         **attributes.pop("names", {}),
@@ -372,7 +328,7 @@ def key_codec(kind: Any, spec: str = "", *, field: str = "value", subject: str =
 class _Members(dict[str, Any]):
     """The members of an Enum by key text; combinations of flags are made as they are met."""
 
-    def __init__(self, kind: Callable[[Any], Any], decode: Decode) -> None:
+    def __init__(self, kind: Callable[[Any], Any], decode: encodings.Decode) -> None:
         super().__init__()
         self.kind = kind
         self.decode = decode
@@ -386,7 +342,7 @@ def _base(kind: Any, invalid: Callable[[str], NoReturn]) -> type:
     """Return the type of the values that are written."""
     if isinstance(kind, OwnType):
         return kind.scalar
-    if kind in FORMS or kind is tuple:
+    if kind in encodings.FORMS or kind is tuple:
         return kind  # type: ignore[no-any-return]
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         types = {type(member.value) for member in kind}
@@ -395,42 +351,44 @@ def _base(kind: Any, invalid: Callable[[str], NoReturn]) -> type:
         invalid(f"the members of {kind.__name__} are not all str or all int, so they have no key text")
     invalid(
         f"a {getattr(kind, '__name__', kind)} cannot be part of a key; these can: "
-        f"{', '.join(form_type.__name__ for form_type in FORMS)}, and Enums of str or int"
+        f"{', '.join(form_type.__name__ for form_type in encodings.FORMS)}, and Enums of str or int"
     )
 
 
 _SPECS = '"desc", "0Nd" (as "08d"), a time format (as "%Y-%m-%d"), "shard(N)", "prefix(N)", "fold", "hash", "raw"'
 
 
-def _spec(base: type, spec: str, refuse: Refuse, invalid: Callable[[str], NoReturn], raw: bool) -> dict[str, Any]:
+def _spec(
+    base: type, spec: str, refuse: encodings.Refuse, invalid: Callable[[str], NoReturn], raw: bool
+) -> dict[str, Any]:
     """Return the attributes of a `KeyCodec` that a spec decides."""
     if base is tuple:
         if spec:
             invalid("a tuple of texts has no specs")
-        return _plain_form(HIERARCHY, refuse)
+        return _plain_form(encodings.HIERARCHY, refuse)
     if not spec:
-        form = FORMS[base]
+        form = encodings.FORMS[base]
         return (
             _plain_form(form, refuse)
             | {"whole": base is not Decimal}
-            | ({"names": {"escape": text_codec(refuse)[1]}} if base is str else {})
+            | ({"names": {"escape": encodings.text_codec(refuse)[1]}} if base is str else {})
         )
     if spec == "desc":
-        if base not in DESCENDING:
+        if base not in encodings.DESCENDING:
             invalid(f"{base.__name__} has no descending text; order the query by .desc() instead")
-        return _plain_form(DESCENDING[base], refuse) | {"whole": base is not Decimal}
+        return _plain_form(encodings.DESCENDING[base], refuse) | {"whole": base is not Decimal}
     if match := re.fullmatch(r"0(\d+)d", spec):
         if base is not int:
             invalid(f"zero padding is for int, this is {base.__name__}")
-        if not 1 <= int(match[1]) <= MAX_DIGITS:
-            invalid(f"pad to between 1 and {MAX_DIGITS} digits")
+        if not 1 <= int(match[1]) <= encodings.MAX_DIGITS:
+            invalid(f"pad to between 1 and {encodings.MAX_DIGITS} digits")
         return _padded(int(match[1]), refuse)
     if "%" in spec:
         return _time_format(base, spec, refuse, invalid)
     if match := re.fullmatch(r"shard\((\d+)\)", spec):
         if not 1 <= int(match[1]) <= 1000:
             invalid("a query reads every shard, so there may be 1 to 1000 of them")
-        return _shard(FORMS[base].encoder(refuse), int(match[1]))
+        return _shard(encodings.FORMS[base].encoder(refuse), int(match[1]))
     if match := re.fullmatch(r"prefix\((\d+)\)", spec):
         if base is not str:
             invalid(f"prefix is for str, this is {base.__name__}")
@@ -438,9 +396,9 @@ def _spec(base: type, spec: str, refuse: Refuse, invalid: Callable[[str], NoRetu
             invalid(f"give it 1 to {MAX_KEY_UNITS} characters")
         return _prefix(int(match[1]), refuse)
     if spec == "hash":
-        plain = FORMS[base].encoder(refuse)
+        plain = encodings.FORMS[base].encoder(refuse)
         return _lossy(
-            lambda value: hashlib.blake2b(plain(value).encode(), digest_size=16).hexdigest(), places("f" * 32)
+            lambda value: hashlib.blake2b(plain(value).encode(), digest_size=16).hexdigest(), encodings.places("f" * 32)
         )
     if spec in ("fold", "raw"):
         if base is not str:
@@ -451,7 +409,7 @@ def _spec(base: type, spec: str, refuse: Refuse, invalid: Callable[[str], NoRetu
     invalid(f'unknown spec "{spec}"; the specs are {_SPECS}')
 
 
-def _plain_form(form: Encoding, refuse: Refuse) -> dict[str, Any]:
+def _plain_form(form: encodings.Encoding, refuse: encodings.Refuse) -> dict[str, Any]:
     return {
         "encode": form.encoder(refuse),
         "decode": form.decode,
@@ -464,12 +422,12 @@ def _plain_form(form: Encoding, refuse: Refuse) -> dict[str, Any]:
     }
 
 
-def _lossy(encode: Encode, shape: Shape, **options: Any) -> dict[str, Any]:
+def _lossy(encode: encodings.Encode, shape: encodings.Shape, **options: Any) -> dict[str, Any]:
     return {"encode": encode, "shape": shape, "lossless": False, "whole": False, "ordered": False} | options
 
 
-def _padded(width: int, refuse: Refuse) -> dict[str, Any]:
-    pattern, end = f"%0{width}d", TEN[width]
+def _padded(width: int, refuse: encodings.Refuse) -> dict[str, Any]:
+    pattern, end = f"%0{width}d", encodings.TEN[width]
 
     def encode(number: int) -> str:
         if not 0 <= number < end:
@@ -479,7 +437,7 @@ def _padded(width: int, refuse: Refuse) -> dict[str, Any]:
     return {
         "encode": encode,
         "decode": int,
-        "shape": places("9" * width),
+        "shape": encodings.places("9" * width),
         "inline": f'"{pattern}" % $x if 0 <= $x < {end} else $encode($x)',
         "inline_decode": "$int($t)",
         "names": {"int": int},
@@ -487,61 +445,65 @@ def _padded(width: int, refuse: Refuse) -> dict[str, Any]:
     }
 
 
-def _time_format(base: type, spec: str, refuse: Refuse, invalid: Callable[[str], NoReturn]) -> dict[str, Any]:
-    if base not in UNITS_OF:
+def _time_format(base: type, spec: str, refuse: encodings.Refuse, invalid: Callable[[str], NoReturn]) -> dict[str, Any]:
+    if base not in times.UNITS_OF:
         invalid(f"a time format is for datetime, date and time, this is {base.__name__}")
-    if fault := time_format_fault(base, spec) or literal_fault(spec):
+    if fault := times.time_format_fault(base, spec) or encodings.literal_fault(spec):
         invalid(fault)
-    codes = [part for part in split_format(spec) if part in UNITS]
-    shape: Shape = ()
-    for part in split_format(spec):
-        shape += (DIGITS,) * UNITS[part].width if part in UNITS else tuple(frozenset(char) for char in part)
-    pattern, values = time_pattern(spec, "x")
+    codes = [part for part in times.split_format(spec) if part in times.UNITS]
+    shape: encodings.Shape = ()
+    for part in times.split_format(spec):
+        shape += (
+            (encodings.DIGITS,) * times.UNITS[part].width
+            if part in times.UNITS
+            else tuple(frozenset(char) for char in part)
+        )
+    pattern, values = times.time_pattern(spec, "x")
     read_parts = eval(f"lambda x: {values}")
-    utc = in_utc(refuse) if base is Builtin.datetime else None
+    utc = encodings.in_utc(refuse) if base is Builtin.datetime else None
 
     def encode(value: Any) -> str:
         text: str = pattern % read_parts(utc(value) if utc else value)
         return text
 
-    inline = f"$pattern % {time_pattern(spec, '$x')[1]}"
+    inline = f"$pattern % {times.time_pattern(spec, '$x')[1]}"
     return _lossy(
         encode,
         shape,
-        ordered=from_coarse_to_fine(codes, UNITS_OF[base]),
+        ordered=times.from_coarse_to_fine(codes, times.UNITS_OF[base]),
         codes=tuple(codes),
-        unit=finest_unit(codes),
-        cut=plain_cut(base, spec),
+        unit=times.finest_unit(codes),
+        cut=times.plain_cut(base, spec),
         inline=f"{inline} if $x.tzinfo is $utc else $encode($x)" if utc else inline,
         inline_decode="$t",
         names={"pattern": pattern},
-        beyond=beyond_datetime if utc else always_among,
+        beyond=encodings.beyond_datetime if utc else encodings.always_among,
     )
 
 
-def _shard(plain: Encode, count: int) -> dict[str, Any]:
+def _shard(plain: encodings.Encode, count: int) -> dict[str, Any]:
     pattern = f"%0{len(str(count - 1))}d"
     buckets = tuple(pattern % bucket for bucket in range(count))
     return _lossy(
         lambda value: buckets[zlib.crc32(plain(value).encode()) % count],
-        (DIGITS,) * len(buckets[0]),
+        (encodings.DIGITS,) * len(buckets[0]),
         buckets=buckets,
     )
 
 
-def _fold(refuse: Refuse) -> dict[str, Any]:
-    encode = text_codec(refuse)[0]
+def _fold(refuse: encodings.Refuse) -> dict[str, Any]:
+    encode = encodings.text_codec(refuse)[0]
     return _lossy(lambda value: encode(value.casefold()), (), tail=None, prefix_free=False)
 
 
-def _prefix(head: int, refuse: Refuse) -> dict[str, Any]:
-    encode = text_codec(refuse)[0]
+def _prefix(head: int, refuse: encodings.Refuse) -> dict[str, Any]:
+    encode = encodings.text_codec(refuse)[0]
     return _lossy(lambda value: encode(value[:head]), (), tail=None, prefix_free=False, ordered=True, head=head)
 
 
-def _raw(refuse: Refuse) -> dict[str, Any]:
+def _raw(refuse: encodings.Refuse) -> dict[str, Any]:
     def encode(value: str) -> str:
-        if match := FORBIDDEN.search(value):
+        if match := encodings.FORBIDDEN.search(value):
             refuse(value, f"U+{ord(match[0]):04X} cannot be part of a key: without the spec it is escaped")
         if value.startswith(' "'):
             refuse(value, "keys that begin with a space and a quote are reserved: without the spec it is escaped")

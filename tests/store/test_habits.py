@@ -198,7 +198,7 @@ QUERIES: dict[type[Exception], list[tuple[Callable[[Any], Any], str]]] = {
         (lambda q: q.all(), r"write (list\(query\)|await query\.list\(\))$"),
         (lambda q: q.offset(10), r"\.page\(size, token\)"),
         (lambda q: q.get(1), r"(await )?store\.get\(key\) for a key$"),
-        (lambda q: q.join(Item), r"no joins"),
+        (lambda q: q.join(Item), r"\.with_\(Other, by=.*no other joins"),
         (lambda q: q.sort("number"), r"\.order_by\("),
         (lambda q: q.head(3), r"write \.limit\(count\)"),
         (lambda q: q.groupby("number"), r"write (await )?query\.group_by\("),

@@ -9,29 +9,7 @@ from typing import Concatenate, Final, ParamSpec
 import attrs
 import msgspec
 
-from ....catalogue.actions import (
-    Action,
-    ActionPlan,
-    AddColumn,
-    ChangeJob,
-    CopyRows,
-    CreateEntityTable,
-    CreateIndex,
-    CreateLike,
-    CreateOverflowTable,
-    CreateValueCounts,
-    DeleteClass,
-    DropTable,
-    EndCopies,
-    EndJob,
-    ForgetIndex,
-    Relabel,
-    RenameColumn,
-    RenameTable,
-    SetColumn,
-    StartCopy,
-    StartJob,
-)
+from ....catalogue import actions
 from ....catalogue.catalogue import Catalogue, JobSpec
 from ....catalogue.fences import rename_fence
 from ....catalogue.tables import Table
@@ -61,7 +39,10 @@ class CatalogueUpdate:
         self._writer = writer
 
     def take(
-        self, transition: Callable[Concatenate[ActionPlan, Catalogue, P], Catalogue], *args: P.args, **kwargs: P.kwargs
+        self,
+        transition: Callable[Concatenate[actions.ActionPlan, Catalogue, P], Catalogue],
+        *args: P.args,
+        **kwargs: P.kwargs,
     ) -> Catalogue:
         """Compute a transition, and run its actions; return the catalogue after it, which is not written."""
         writer = self._writer
@@ -69,7 +50,9 @@ class CatalogueUpdate:
         def names() -> Iterable[str]:
             return [name for (name,) in writer.read("SELECT name FROM sqlite_schema")]
 
-        draft = ActionPlan(writer.timestamp, names, self.catalogue.past, partial(violated, writer), writer.generation)
+        draft = actions.ActionPlan(
+            writer.timestamp, names, self.catalogue.past, partial(violated, writer), writer.generation
+        )
         with as_corruption():
             updated = transition(draft, self.catalogue, *args, **kwargs)
         for action in draft.actions:
@@ -93,7 +76,7 @@ class CatalogueUpdate:
 
 def change(
     writer: Writer,
-    transition: Callable[Concatenate[ActionPlan, Catalogue, P], Catalogue],
+    transition: Callable[Concatenate[actions.ActionPlan, Catalogue, P], Catalogue],
     *args: P.args,
     **kwargs: P.kwargs,
 ) -> bool:
@@ -113,52 +96,52 @@ def _targets(job: JobSpec) -> str:
     return msgspec.json.encode(sorted(job.targets)).decode()
 
 
-def _run(writer: Writer, action: Action) -> None:
+def _run(writer: Writer, action: actions.Action) -> None:
     do = writer.execute
     match action:
-        case RenameTable(old, new):
+        case actions.RenameTable(old, new):
             do(f"ALTER TABLE {quoted(old)} RENAME TO {quoted(new)}")
-        case RenameColumn(table, old, new):
+        case actions.RenameColumn(table, old, new):
             do(f"ALTER TABLE {quoted(table)} RENAME COLUMN {quoted(old)} TO {quoted(new)}")
-        case CreateEntityTable(entities):
+        case actions.CreateEntityTable(entities):
             for sql in ddl(entities).values():
                 do(sql)
-        case CreateOverflowTable(entities):
+        case actions.CreateOverflowTable(entities):
             do(ddl(entities)[entities.big_name])
-        case CreateIndex(name, columns, unique):
+        case actions.CreateIndex(name, columns, unique):
             do(index_ddl(name, columns, unique=unique))
-        case CreateValueCounts(name):
+        case actions.CreateValueCounts(name):
             do(values_ddl(name))
-        case CreateLike(name, template):
+        case actions.CreateLike(name, template):
             ((sql,),) = writer.read("SELECT sql FROM sqlite_schema WHERE type = 'table' AND name = ?", (template,))
             do(sql.replace(quoted(template), quoted(name), 1))
-        case AddColumn(table, column):
+        case actions.AddColumn(table, column):
             do(f"ALTER TABLE {quoted(table)} ADD COLUMN {column_sql(column)}")
-        case CopyRows(source, target):
+        case actions.CopyRows(source, target):
             do(f"INSERT INTO {quoted(target)} SELECT * FROM {quoted(source)}")
-        case DropTable(name):
+        case actions.DropTable(name):
             do(f"DROP TABLE {quoted(name)}")
-        case DeleteClass(entities, name):
+        case actions.DeleteClass(entities, name):
             delete_class(writer, entities, name)
-        case SetColumn(entities, name, column, value):
+        case actions.SetColumn(entities, name, column, value):
             condition = type_filter(entities, name) or "TRUE"
             do(f"UPDATE {quoted(entities.name)} AS t SET {quoted(column)} = ? WHERE {condition}", (value,))
-        case ForgetIndex(label):
+        case actions.ForgetIndex(label):
             do(FORGET_INDEX, (label,))
-        case Relabel(old, new):
+        case actions.Relabel(old, new):
             do(f'UPDATE {VIOLATIONS} SET "index" = ? WHERE "index" = ?', (new, old))
-        case EndJob(name):
+        case actions.EndJob(name):
             do(END, (name,))
-        case StartJob(job, entities):
+        case actions.StartJob(job, entities):
             total = count(writer.read, entities, job.owner)
             start = f"INSERT INTO {BUILDS} VALUES(?, ?, ?, NULL, NULL, 0, ?, ?)"
             do(start, (job.name, job.owner, _targets(job), total, writer.timestamp))
-        case ChangeJob(job):
+        case actions.ChangeJob(job):
             do(f"UPDATE {BUILDS} SET class = ?, targets = ? WHERE name = ?", (job.owner, _targets(job), job.name))
-        case StartCopy(copy, tables):
+        case actions.StartCopy(copy, tables):
             total = sum(count(writer.read, *source) for source in zip(tables, copy.sources, strict=True))
             start = f"INSERT INTO {COPIES} VALUES(?, ?, NULL, NULL, 'copying', 0, ?)"
             do(start, (copy.id, ", ".join(copy.sources), total))
-        case EndCopies(notes):
+        case actions.EndCopies(notes):
             for table in (COPIES, QUEUE, LEDGER) if notes else (COPIES,):
                 do(f"DELETE FROM {table}")
