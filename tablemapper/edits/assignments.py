@@ -21,6 +21,7 @@ from ..errors import CorruptStore, InvalidEntity, did_you_mean, safe_repr
 from ..expressions.arithmetic import EXACT, Computed, Number, calculation_fault, kind_of
 from ..expressions.python_source import calculation_source
 from ..expressions.tree import Assignment, Attr, ElementOfList
+from ..limits import check_value as size_fault
 from ..owner_cache import cached_on_owner
 from ..schema.maintenance import sound_test
 from ..schema.model import Model, has_functions
@@ -111,7 +112,9 @@ class Assignments:
         for step in self.steps:
             if step.constant is None or not step.is_constant or step.field.type.undeclared:
                 return None
-        return {step.field.name: step.field.type.store(step.constant) for step in self.steps}
+        values = {step.field.name: step.field.type.store(step.constant) for step in self.steps}
+        # (What is too long is refused with the key of the entity, which is read then.)
+        return None if any(size_fault(name, value) for name, value in values.items()) else values
 
     def of_rows(self) -> Callable[[Row], Row | None] | None:
         """Return what makes the row of an entity that of the changed one, or None if that needs a look at the entity.

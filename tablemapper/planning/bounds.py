@@ -211,6 +211,7 @@ def reach(
     texts: Container[int] = (),
     *,
     passing: bool = False,
+    turned: Container[str] = (),
 ) -> KeyBounds:
     """Return the bounds that conditions give. From the left, slots are fixed as long as they are known; the next may
     be compared.
@@ -220,6 +221,7 @@ def reach(
         compared: the comparisons that fields have.
         texts: the slots whose texts are known, by their index.
         passing: whether keys in the bound can be passed over.
+        turned: the fields of whose times finer parts are known in front, as of any day.
     """
     fixed, known_parts, slot = _fixed(template, equal, texts)
     # (The text of a slot that is cut from the right may go on, as long as its component is not complete.)
@@ -239,6 +241,8 @@ def reach(
     if slot is not None:
         ops = frozenset(op for op in (compared or {}).get(slot.field, ()) if slot.usable(op))
         run = _run(template.parts[len(fixed) :])
+        if slot.field in turned:
+            ops, run = frozenset() if slot.continues else ops, run[:1]
         if ops:
             fields.add(slot.field)
             complete |= {slot.field} if isinstance(run[-1], Slot) and run[-1].within(ops) else set()

@@ -91,6 +91,8 @@ class PathBounds:
     def unit(self, name: str) -> str:
         """Return the finest unit of a time at whose edges the bounds of it lie; nothing if they do not bound it so."""
         slots = [slot for slot in self.spread if slot.field == name]
+        if not all(slot.interval for slot in slots):
+            return ""  # (a time of day, of each of which rows of other days are read)
         slots += [b.run[-1] for b in self.reaches if b.range_field == name and isinstance(b.run[-1], Slot)]
         return slots[-1].interval if slots else ""
 

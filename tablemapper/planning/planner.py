@@ -392,7 +392,8 @@ def _access(
     else:
         one_by_one = passing and bounded.ranges == 1 and not bounded.spreading
         first = reach(partition, equal, compared, {slot.index for slot in bounded.spreading}, passing=one_by_one)
-    second = reach(row, equal, compared) if first.point else None
+    turned = {slot.field for slot in bounded.spreading if not slot.interval}
+    second = reach(row, equal, compared, turned=turned) if first.point else None
     timed = {slot.field for slot in bounded.spreading} | {key.range_field for key in (first, second) if key is not None}
     bounding = tuple([(name, *window) for name, window in bounded.windows.items() if name in timed])
     edge = None if first.point else reach(row, (), compared)

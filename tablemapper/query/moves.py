@@ -132,7 +132,7 @@ class MoveByQuery(WriteByQuery):
 class _MoveRun(BatchRun):
     """One move by query."""
 
-    gathers_keys = True  # (so that none is moved twice, within a class)
+    gathers_keys: bool = True  # (so that none is moved twice, within a class)
 
     def _fitting(self, operations: Sequence[Any]) -> int:
         """Return how many of the first moves are made together: no target is where one of their sources is."""

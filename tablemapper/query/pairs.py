@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Generic, TypeVar
 
 from ..codegen import Names, compile_functions
@@ -16,6 +16,7 @@ from ..execution.plan_reader import PlanReader
 from ..expressions.python_source import attribute_source
 from ..expressions.tree import Attr, ElementOfList
 from ..schema.model import Model
+from ..schema.rows import Row
 from .results import Results
 
 E = TypeVar("E")
@@ -64,28 +65,38 @@ class Pairs(Results[tuple[E, R | None]], Generic[E, R]):
     def _read(self, after: Position | None, limit: int | None) -> Iterator[tuple[Position, Any]]:
         """Yield pairs with their positions: both entities of one state, where the engine has one."""
         run: PlanReader = self.query._placed_run(limit)
-        model, engine, values_of = self.model, self._plans.engine, _values(self.by)
+        model, values_of = self.model, _values(self.by)
         has_ended = ended_by(model, self._plans.moment()) or (lambda _: False)
 
-        def read(state: Any) -> Iterator[tuple[Position, Any]]:
+        def read(state: Any) -> Iterator[list[tuple[Position, Any]]]:
             entities = run.positioned(after, limit, within=state)
             while block := list(islice(entities, _TOGETHER)):
-                keys = [_key(model, values_of(entity)) for _, entity in block]
-                distinct_keys = list(dict.fromkeys([key for key in keys if key is not None]))
-                rows = engine.get_many([(model, *key) for key in distinct_keys], within=state) if distinct_keys else []
-                others_by_key = {
-                    key: model.build_one(row)
-                    for key, row in zip(distinct_keys, rows, strict=True)
-                    if row is not None and not has_ended(row)
-                }
-                for (position, entity), key in zip(block, keys, strict=True):
-                    yield position, (entity, None if key is None else others_by_key.get(key))
+                values = [values_of(entity) for _, entity in block]
+                keys = {distinct: _key(model, distinct) for distinct in dict.fromkeys(values)}
+                others = self._others([key for key in keys.values() if key is not None], has_ended, state)
+                pairs = zip(block, values, strict=True)
+                yield [(position, (entity, others.get(keys[value]))) for (position, entity), value in pairs]
 
-        return self._plans.reads.in_one_state(read)
+        return chain.from_iterable(self._plans.reads.in_one_state(read))
+
+    def _others(
+        self, keys: Sequence[tuple[str, str]], has_ended: Callable[[Row], bool], state: Any
+    ) -> dict[tuple[str, str] | None, Any]:
+        """Return the entities with some keys, by key; what has ended is not there."""
+        model = self.model
+        rows = self._plans.engine.get_many([(model, *key) for key in keys], within=state) if keys else []
+        return {
+            key: model.build_one(row)
+            for key, row in zip(keys, rows, strict=True)
+            if row is not None and not has_ended(row)
+        }
 
 
 def _values(by: Sequence[Attr[Any, Any]]) -> Callable[[Any], tuple[Any, ...]]:
     """Return the function that takes the values of fields out of an entity."""
+    if not any(attr.path or attr.part for attr in by):  # (to compile it takes longer than most pages)
+        fields = [attr.name for attr in by]
+        return lambda entity: tuple([getattr(entity, field) for field in fields])
     names = Names()
     sources = [attribute_source(attr, f"e.{attr.name}", names) for attr in by]
     source = f"def values(e): return ({''.join(f'{source}, ' for source in sources)})"

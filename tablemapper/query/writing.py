@@ -181,7 +181,7 @@ class WriteByQuery:
 class BatchRun:
     """One write by query, from its first batch to its last."""
 
-    gathers_keys = False
+    gathers_keys: bool = False
     """Whether the keys are always collected before the first entity is written."""
 
     def __init__(

@@ -19,6 +19,8 @@ from tablemapper.edits.assignments import assignments
 from tablemapper.schema.model import compile_schema
 
 from ..classes import entity
+from ..engines.azure.memory import Memory
+from ..engines.azure.place import AzurePlace
 
 
 @attrs.define
@@ -273,3 +275,16 @@ def test_all_faults_of_an_entity_are_named_at_once(store: tm.Store) -> None:
         "x = (Thing.n / (Thing.n - 7)): a division by zero",
         "n = (Thing.other * 2): None, but a value of type int is required (Field[… | None] would allow it)",
     )
+
+
+@pytest.mark.parametrize("place", [":memory:", "account"])
+def test_a_constant_that_is_too_long_is_refused_with_the_key(place: Any) -> None:
+    with tm.open(AzurePlace(memory=Memory()) if place == "account" else place, models=[Thing]) as store:
+        store.insert(Thing("a"))
+        for write in (
+            lambda: store.merge(Thing.key("a"), text="é" * 32_769),
+            lambda: store.query(Thing).allow_scan().update(text="é" * 32_769),
+        ):
+            with pytest.raises(tm.EntityTooLarge, match=r"Thing \('a', ''\): text: a text of 32,769 UTF-16 units"):
+                write()
+        assert store[Thing.key("a")].text == "t"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import threading
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
+from tablemapper.engines.azure import clearing
 from tablemapper.engines.azure.tables.service import QueryEntities
 
 from ..classes import entity
@@ -271,6 +274,35 @@ def test_a_look_at_the_catalogue_that_began_before_takes_no_class_away() -> None
         assert store.query(Log.variant("7")).allow_scan().count() == 6
 
 
+class Stamped(tm.Entity):
+    id: tm.Field[str]
+    updated: tm.Field[datetime] = tm.field(on_write=lambda: datetime.now(UTC))
+
+    key = tm.Key[str](partition="{id}")
+    by_id = tm.Index[str](partition="all", row="{id}")
+
+
+class Session(Stamped, table="Sessions"):
+    until: tm.Field[datetime | None] = tm.field(default=None, expires=True)
+
+
+def test_a_variant_has_what_a_base_lends_and_what_expires(place: Any) -> None:
+    variant = Session.variant("7")
+    with tm.open(place, models=[Session]) as store:
+        store.use(variant)
+        store.insert_many([variant("a"), variant("b", until=START), Session("c")])
+        assert [one.id for one in store.query(variant.by_id()).allow_scan()] == ["a"]
+        assert store.expire(variant) == 1
+        session = store[variant.key("a")]
+        written = session.updated
+        store.replace(session)
+        assert store[variant.key("a")].updated > written
+        assert store.check().ok
+        store.drop(variant)
+        assert store.exists(Session.key("c"))
+        assert store.check().ok
+
+
 def test_advice_on_classes_that_come_is_logged_as_on_those_of_an_open(caplog: pytest.LogCaptureFixture) -> None:
     with tm.open(":memory:", models=[Other], limits="azure") as store:
         caplog.clear()
@@ -338,3 +370,84 @@ async def test_under_asyncio_too(tmp_path: Path) -> None:
         await store.drop(log)
         with pytest.raises(tm.SchemaMismatch, match="was dropped"):
             await store.insert(log("a", START))
+
+
+class World:
+    """A store whose classes come and go, and what it should hold."""
+
+    def __init__(self, place: Any, seed: int) -> None:
+        self.place, self.rng = place, random.Random(seed)
+        self.held: dict[str, dict[int, str]] = {}
+        """By variant: the levels of its lines, by number."""
+        self.open: set[str] = set()
+        self.store = tm.open(place, models=[Other])
+
+    def classes(self, names: Iterable[str]) -> list[Any]:
+        return [cls.variant(name) for name in names for cls in (Log, Hosts)]
+
+    def use(self) -> None:
+        name = self.rng.choice("1234")
+        self.store.use(*self.classes([name]))
+        self.open.add(name)
+        self.held.setdefault(name, {})
+
+    def reopen(self) -> None:
+        self.store.close()
+        self.open = {name for name in self.held if self.rng.random() < 0.7}
+        self.store = tm.open(self.place, models=[Other, *self.classes(sorted(self.open))])
+
+    def write(self, name: str) -> None:
+        numbers = {self.rng.randrange(9): self.rng.choice(["info", "error"]) for _ in range(self.rng.randrange(1, 7))}
+        log = Log.variant(name)
+        self.store.upsert_many(log("a", START + timedelta(seconds=n), level) for n, level in numbers.items())
+        self.held[name] |= numbers
+
+    def delete(self, name: str) -> None:
+        log, level = Log.variant(name), self.rng.choice(["info", "error"])
+        self.store.query(log).where(log.level == level).delete()
+        self.held[name] = {number: other for number, other in self.held[name].items() if other != level}
+
+    def clear(self, name: str) -> None:
+        assert self.store.clear(Log.variant(name)) == len(self.held[name])
+        self.held[name] = {}
+
+    def drop(self, name: str) -> None:
+        self.store.drop(Log.variant(name))
+        self.open.discard(name)
+        del self.held[name]
+        with pytest.raises((tm.SchemaMismatch, tm.InvalidEntity)):
+            self.store.insert(Log.variant(name)("a", START))
+
+    def copy(self, name: str) -> None:
+        with tm.open(":memory:", models=self.classes([name])) as other:
+            assert tm.copy(self.store, other, only=[Log.variant(name)]).inserted == len(self.held[name])
+            assert other.check().ok
+
+    def step(self) -> None:
+        steps: list[Any] = [self.write, self.write, self.write, self.delete, self.clear, self.drop, self.copy]
+        if not self.open or self.rng.random() < 0.2:
+            self.rng.choice([self.use, self.use, self.reopen])()
+        else:
+            self.rng.choice(steps)(self.rng.choice(sorted(self.open)))
+        for name in self.open:
+            log = Log.variant(name)
+            lines = {one.at.second: one.level for one in self.store.query(log).where(log.host == "a")}
+            assert lines == self.held[name], name
+            errors = [one.at.second for one in self.store.query(log.by_level("error"))]
+            assert sorted(errors) == sorted(n for n, level in lines.items() if level == "error")
+            assert self.store.group(Hosts.variant(name).key("a")).lines == len(lines)
+
+
+@pytest.mark.parametrize("engine", ["file", "account"])
+def test_classes_that_come_and_go_at_random_hold_what_they_should(
+    engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, full_size: bool
+) -> None:
+    monkeypatch.setattr(clearing, "ROW_BY_ROW", 3)
+    for seed in range(100 if full_size else 4):
+        place: Any = tmp_path / f"{seed}.db" if engine == "file" else AzurePlace(memory=Memory(), still=True)
+        world = World(place, seed)
+        for _ in range(40):
+            world.step()
+        report = world.store.check()
+        assert report.ok, str(report)
+        world.store.close()

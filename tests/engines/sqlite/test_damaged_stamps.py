@@ -28,12 +28,13 @@ class Doc(tm.Entity, table="Docs"):
 KEY = Doc.key("Oslo", "a")
 
 
-def test_a_damaged_entity_gets_it_with_what_is_assigned(tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", ["x'00'", "5", "2.5"])
+def test_a_damaged_entity_gets_it_with_what_is_assigned(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "docs.db"
     with tm.open(path, models=[Doc]) as store:
         store.insert(Doc("Oslo", "a"))
     with apsw.Connection(str(path)) as connection:
-        connection.execute("UPDATE Docs SET note = x'00'")
+        connection.execute(f"UPDATE Docs SET note = {damage}")
     connection.close()
     with tm.open(path, models=[Doc]) as store:
         times = store.query(Doc).where(Doc.site == "Oslo").select(Doc.n, Doc.updated)

@@ -358,7 +358,7 @@ class Statements:
 
     def spills(self, row: Row) -> tuple[int, ...]:
         """Return the places of the values of a large row that are moved aside."""
-        return tuple([at for at in self.spilled if row[at] is not None and len(row[at]) > SPILL_VALUE])
+        return tuple([at for at in self.spilled if isinstance(row[at], str | bytes) and len(row[at]) > SPILL_VALUE])
 
 
 @lru_cache(maxsize=None)
@@ -368,7 +368,8 @@ def _stamp(
     has_big: bool,  # noqa: FBT001
 ) -> Callable[[Iterable[Row], int], tuple[list[Row], list[int]]]:
     values = [f"v{at}" for at in range(FIRST, FIRST + width)]
-    lengths = " + ".join([f"(0 if v{at} is None else len(v{at}))" for at in spilled])
+    # (A damaged value can be a number.)
+    lengths = " + ".join([f"(len(v{at}) if (c := v{at}.__class__) is str or c is bytes else 0)" for at in spilled])
     source = [
         "def stamp(rows, timestamp):",
         "    stamped = []; add = stamped.append; large = []",
