@@ -19,7 +19,7 @@ from tablemapper.execution.prepared import PreparedPlan
 from tablemapper.execution.totals import GroupedQuery
 from tablemapper.expressions import predicates, tree
 from tablemapper.expressions.tree import Compare, In, SameText
-from tablemapper.keys import codec, encodings, truncation
+from tablemapper.keys import encodings, truncation
 from tablemapper.keys.truncation import Truncation
 from tablemapper.planning import (
     conditions,
@@ -69,7 +69,7 @@ def an_upper_bound_lost(patch: Patch) -> None:
 
 
 def a_prefix_that_ends_too_late(patch: Patch) -> None:
-    _after(patch, codec, "successor", encodings.successor)
+    _after(patch, encodings, "successor", encodings.successor)
 
 
 def a_lost_duplicate_check(patch: Patch) -> None:

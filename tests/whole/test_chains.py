@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import attrs
 import pytest
 from msgspec.structs import replace
 
-from tablemapper.catalogue import layout
+from tablemapper.catalogue import actions, layout
 from tablemapper.catalogue.actions import ForgetIndex
 from tablemapper.engines.sqlite.online import apply_schema, backfill
 from tablemapper.engines.sqlite.rows import maintenance_writer, mirrors
@@ -86,7 +87,7 @@ def nested_values_that_an_old_version_is_to_know(patch: pytest.MonkeyPatch) -> N
 
 
 def a_table_of_live_values_that_has_a_name_before_it_is_there(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(layout, "CreateValueCounts", ForgetIndex)  # (there are no duplicates to be forgotten)
+    patch.setattr(layout, "actions", SimpleNamespace(**{**vars(actions), "CreateValueCounts": ForgetIndex}))  # (there are no duplicates to be forgotten)
 
 
 def totals_of_some_entities_that_answer_for_all(patch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,8 @@ def crawl(app: Any) -> int:
         # (A condition that a page offers may need a scan, which the next page offers.)
         assert answer.status_code == 200 or "scan=1" in answer.text, (url, answer.text[-600:])
         for link in links(answer) if "html" in answer.headers["content-type"] else ():
-            if link.startswith("/") and link not in seen:
+            is_empty_form = link.startswith("/entity/") and "?" not in link  # (which asks for a key)
+            if link.startswith("/") and link not in seen and not is_empty_form:
                 seen.add(link)
                 waiting.append(link)
     return len(seen)
