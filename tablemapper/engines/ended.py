@@ -61,25 +61,25 @@ class EndedRows:
 
     def moment(self) -> str:
         """Return the time of now in stored form."""
-        now = self._now()
-        return f"{self._window_of(now)[2]}{now % 1_000_000:06d}Z"
+        clock_time = self._now()
+        return f"{self._window_of(clock_time)[2]}{clock_time % 1_000_000:06d}Z"
 
-    def _window_of(self, now: int) -> _Window:
+    def _window_of(self, clock_time: int) -> _Window:
         """Return the second of a time, which is kept."""
         window = self._window
-        if not window[0] <= now < window[1]:
-            second = now // 1_000_000
+        if not window[0] <= clock_time < window[1]:
+            second = clock_time // 1_000_000
             begin, end = (f"{moment_of(1_000_000 * at).isoformat()[:19]}." for at in (second, second + 1))
             self._window = window = _Window(1_000_000 * second, 1_000_000 * (second + 1), begin, end)
         return window
 
     def is_past(self, value: Any) -> bool:
         """Return whether a stored time is not after now."""
-        now, window = self._now(), self._window
-        if not window[0] <= now < window[1]:
-            window = self._window_of(now)
+        clock_time, window = self._now(), self._window
+        if not window[0] <= clock_time < window[1]:
+            window = self._window_of(clock_time)
         # (Most values are decided by the second.)
-        return value.__class__ is str and value < window[3] and value <= f"{window[2]}{now % 1_000_000:06d}Z"
+        return value.__class__ is str and value < window[3] and value <= f"{window[2]}{clock_time % 1_000_000:06d}Z"
 
     def has_ended_by(self, moment: str, model: Model, row: Row) -> bool:
         """Return whether a row has ended by a moment."""

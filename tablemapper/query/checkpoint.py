@@ -60,11 +60,11 @@ class Checkpoint:
         try:
             self._engine.apply([], notes=[Note(self._name, None, self._next), Note(self._keys_name, None, _text(keys))])
         except NoteConflict:
-            raise self.taken() from None
+            raise self.conflict() from None
         self.arrived()
         return keys
 
-    def moved(self, position: Key, written: int) -> Sequence[Note]:
+    def advanced(self, position: Key, written: int) -> Sequence[Note]:
         """Return the note of a batch that ends at a position."""
         self._next = _text(msgspec.structs.replace(self._start, position=position, written=written))
         return [Note(self._name, self._current_note, self._next)]
@@ -83,9 +83,9 @@ class Checkpoint:
         try:
             self._engine.apply([], notes=notes)
         except NoteConflict:
-            raise self.taken() from None
+            raise self.conflict() from None
 
-    def taken(self) -> PreconditionFailed:
+    def conflict(self) -> PreconditionFailed:
         """Return the error of a second run beside this one."""
         return PreconditionFailed(
             f"{self._start.what}: another run writes under the same name, {self._name}; wait for it"

@@ -91,7 +91,7 @@ class ClassResults(Splittable[T_co]):
 
     # ------------------------------------------------------------------------------------------ reading
 
-    def _taken(self, limit: int | None) -> Iterator[T_co]:
+    def _limited(self, limit: int | None) -> Iterator[T_co]:
         prepared, values = self._plans.prepared(self._spec, self._wanted)
         if prepared.key is not None and self._spec.budget is None:
             return iter(prepared.only(self._plans.engine, values) if limit != 0 else ())

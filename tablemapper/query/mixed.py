@@ -175,7 +175,7 @@ class _Mixed(Results[T]):
 
     # ------------------------------------------------------------------------------------------ reading
 
-    def _taken(self, limit: int | None) -> Iterator[T]:
+    def _limited(self, limit: int | None) -> Iterator[T]:
         runs = self._runs()
         if limit == 0:
             return iter(())
@@ -190,7 +190,7 @@ class _Mixed(Results[T]):
             ScanRefused: no key or index bounds one of the classes.
             QueryStopped: it used up its budget.
         """
-        return next(self._some(1), None)
+        return next(self._at_most(1), None)
 
     def exists(self) -> bool:
         """Return whether there is a result.

@@ -21,7 +21,7 @@ from .results import Results
 
 E = TypeVar("E")
 R = TypeVar("R")
-_TOGETHER = 256  # entities of which the others are read at once
+_TOGETHER = 256  # entities of which the entities_by_key are read at once
 
 
 class Pairs(Results[tuple[E, R | None]], Generic[E, R]):
@@ -50,12 +50,12 @@ class Pairs(Results[tuple[E, R | None]], Generic[E, R]):
             ScanRefused: no key or index bounds the query.
             QueryStopped: it used up its budget.
         """
-        return next(self._some(1), None)
+        return next(self._at_most(1), None)
 
     def _form(self) -> Any:
         return ["with", self.model.name, [attr.label for attr in self.by], self.query._form()]
 
-    def _taken(self, limit: int | None) -> Iterator[tuple[E, R | None]]:
+    def _limited(self, limit: int | None) -> Iterator[tuple[E, R | None]]:
         pairs = iter(()) if limit == 0 else self._read(None, limit)
         return (pair for _, pair in (pairs if limit is None else islice(pairs, limit)))
 
@@ -73,13 +73,15 @@ class Pairs(Results[tuple[E, R | None]], Generic[E, R]):
             while block := list(islice(entities, _TOGETHER)):
                 values = [values_of(entity) for _, entity in block]
                 keys = {distinct: _key(model, distinct) for distinct in dict.fromkeys(values)}
-                others = self._others([key for key in keys.values() if key is not None], has_ended, state)
+                entities_by_key = self._entities_by_key(
+                    [key for key in keys.values() if key is not None], has_ended, state
+                )
                 pairs = zip(block, values, strict=True)
-                yield [(position, (entity, others.get(keys[value]))) for (position, entity), value in pairs]
+                yield [(position, (entity, entities_by_key.get(keys[value]))) for (position, entity), value in pairs]
 
         return chain.from_iterable(self._plans.reads.in_one_state(read))
 
-    def _others(
+    def _entities_by_key(
         self, keys: Sequence[tuple[str, str]], has_ended: Callable[[Row], bool], state: Any
     ) -> dict[tuple[str, str] | None, Any]:
         """Return the entities with some keys, by key; what has ended is not there."""

@@ -308,8 +308,8 @@ class Query(ClassResults[E]):
         for field in fields:
             attr = own_field(field, self._spec.model)
             if not attr.type.keyable:
-                what = "no field" if attr.name == TIMESTAMP_NAME else attr.type.name
-                raise InvalidQuery(f"group_by: {attr!r} is {what}; group by a scalar field")
+                kind = "no field" if attr.name == TIMESTAMP_NAME else attr.type.name
+                raise InvalidQuery(f"group_by: {attr!r} is {kind}; group by a scalar field")
         return self._groups(*fields)
 
     @property

@@ -38,7 +38,7 @@ class Results(Generic[T_co]):
         """The names of the classes, for messages."""
 
     @abstractmethod
-    def _taken(self, limit: int | None) -> Iterator[T_co]:
+    def _limited(self, limit: int | None) -> Iterator[T_co]:
         """Read results, at most ``limit``, whatever the query's own limit is."""
 
     @abstractmethod
@@ -60,11 +60,11 @@ class Results(Generic[T_co]):
         def __bool__(self) -> NoReturn: ...
 
     def __iter__(self) -> Iterator[T_co]:
-        return self._taken(self._spec.limit)
+        return self._limited(self._spec.limit)
 
-    def _some(self, most: int) -> Iterator[T_co]:
+    def _at_most(self, most: int) -> Iterator[T_co]:
         limit = self._spec.limit
-        return self._taken(most if limit is None else min(most, limit))
+        return self._limited(most if limit is None else min(most, limit))
 
     def one(self) -> T_co:
         """Return the only result.
@@ -88,7 +88,7 @@ class Results(Generic[T_co]):
             ScanRefused: no key or index bounds the query.
             QueryStopped: it used up its budget.
         """
-        results = list(self._some(2))
+        results = list(self._at_most(2))
         if len(results) > 1:
             raise InvalidQuery(f"{safe_repr(self, _LONG)}: several entities match; add conditions, or use first()")
         return results[0] if results else None

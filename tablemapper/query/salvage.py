@@ -27,7 +27,7 @@ class UnreadableRow:
 class _TolerantQuery(Query[Any]):
     __slots__ = ()
 
-    def _taken(self, limit: int | None) -> Iterator[Any]:
+    def _limited(self, limit: int | None) -> Iterator[Any]:
         return (item for _, item in islice(self._positioned(None, limit), limit))
 
     def _positioned(self, after: Position | None, limit: int | None) -> Generator[tuple[Position, Any], None, None]:
@@ -53,7 +53,7 @@ def read_some(
         The results after a position, with an `UnreadableRow` for each that cannot be read. Then the position of the last
         one, None if there are no more; and the error that ended it early.
     """
-    pairs, fault = _some(query, after, limit)
+    pairs, fault = _pairs_before_fault(query, after, limit)
     return [item for _, item in pairs], pairs[-1][0] if len(pairs) == limit else None, fault
 
 
@@ -67,7 +67,7 @@ def page_within(query: Query[Any], size: int, token: str | None) -> tuple[Page[A
     """
     seal = TokenSeal(query._plans, query._form(), lambda: repr(query))  # noqa: SLF001  as its subclass
     after, returned_before = (None, 0) if token is None else seal.open(token)
-    pairs, fault = _some(query, after, size + 1)
+    pairs, fault = _pairs_before_fault(query, after, size + 1)
     if fault is not None and not isinstance(fault, QueryStopped):
         raise fault
     items = [item for _, item in pairs[:size]]
@@ -76,7 +76,7 @@ def page_within(query: Query[Any], size: int, token: str | None) -> tuple[Page[A
     return page, fault
 
 
-def _some(
+def _pairs_before_fault(
     query: Query[Any], after: Position | None, limit: int
 ) -> tuple[list[tuple[Position, Any]], TableMapperError | None]:
     pairs = list[tuple[Position, Any]]()

@@ -344,7 +344,7 @@ class BatchRun:
                 tries = 0
             except NoteConflict:
                 assert self._checkpoint is not None
-                raise self._checkpoint.taken() from None
+                raise self._checkpoint.conflict() from None
             else:
                 if self._checkpoint is not None:
                     self._checkpoint.arrived()
@@ -359,7 +359,7 @@ class BatchRun:
     def _apply(self, part: Sequence[Any], total: int) -> None:
         """Write a part of a batch; with it so many entities are written."""
         checkpoint = self._checkpoint
-        self._engine.apply(part, notes=() if checkpoint is None else checkpoint.moved(part[-1].key, total))
+        self._engine.apply(part, notes=() if checkpoint is None else checkpoint.advanced(part[-1].key, total))
 
     def _comes_later(
         self, error: UniqueViolation, operations: Sequence[Operation], attempted: int, *, is_last: bool

@@ -217,7 +217,9 @@ def _not_copied(only: Sequence[type[Record]], ours: Mapping[str, Model], theirs:
             yield f"{cls.__name__}: it follows {aggregate.source.__name__}; name that in only="
 
 
-def _chosen(only: Sequence[type[Record]], models: Mapping[str, Model], others: Mapping[str, Model]) -> dict[str, Model]:
+def _chosen(
+    only: Sequence[type[Record]], models: Mapping[str, Model], other_models: Mapping[str, Model]
+) -> dict[str, Model]:
     """Return some classes of a store, and the aggregates over them; of those that keep a field, what both stores have."""
     names = {cls.__name__ for cls in only}
     return {
@@ -227,7 +229,7 @@ def _chosen(only: Sequence[type[Record]], models: Mapping[str, Model], others: M
         or (
             model.aggregate is not None
             and model.aggregate.source.__name__ in names
-            and (kept_field(name) is None or name in others)
+            and (kept_field(name) is None or name in other_models)
         )
     }
 

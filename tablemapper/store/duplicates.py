@@ -46,7 +46,7 @@ def resolve(
                 }
                 if not resolved.keys() <= holders.keys():
                     raise InvalidEntity(duplicate.index, ["the function gave another entity than it got"])
-                if _replace(store, holders, resolved, together=engine.capabilities.across_partitions):
+                if _replace(store, holders, resolved, in_one=engine.capabilities.across_partitions):
                     attempted.append(duplicate)
             except SchemaMismatch:
                 raise
@@ -87,7 +87,7 @@ def _unresolved(engine: Engine, functions: Collection[str], unresolved: Collecti
     ]
 
 
-def _replace(store: Store, holders: Mapping[Any, Any], resolved: Mapping[Any, Any], *, together: bool) -> bool:
+def _replace(store: Store, holders: Mapping[Any, Any], resolved: Mapping[Any, Any], *, in_one: bool) -> bool:
     """Write the changed entities of some, by key, and delete the others, first, in one transaction or in one each.
 
     Returns:
@@ -95,8 +95,8 @@ def _replace(store: Store, holders: Mapping[Any, Any], resolved: Mapping[Any, An
     """
     in_order = sorted(holders, key=lambda key: key in resolved)
     try:
-        for keys in [in_order] if together else [[key] for key in in_order]:
-            with store.transaction(across_partitions=together) as tx:
+        for keys in [in_order] if in_one else [[key] for key in in_order]:
+            with store.transaction(across_partitions=in_one) as tx:
                 for key in keys:
                     if key in resolved:
                         tx.replace(resolved[key], if_match=info(holders[key]).etag)

@@ -196,9 +196,9 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         return self._operations.row(*self._operations.key(key)) is not None
 
     @overload
-    def query(self, what: type[R], /) -> Query[R]: ...  # (of a base a mixed query, which refuses what it lacks)
+    def query(self, source: type[R], /) -> Query[R]: ...  # (of a base a mixed query, which refuses what it lacks)
     @overload
-    def query(self, what: IndexRange[R], /) -> Query[R]: ...
+    def query(self, source: IndexRange[R], /) -> Query[R]: ...
     @overload
     def query(self, a: type[R], b: type[R2], /) -> MixedQuery[R, R2, R2]: ...
     @overload
@@ -207,7 +207,7 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
     def query(
         self, a: type[Record], b: type[Record], c: type[Record], d: type[Record], /, *classes: type[Record]
     ) -> MixedQuery[Any, Any, Any]: ...
-    def query(self, what: Any, /, *others: Any) -> Any:
+    def query(self, source: Any, /, *others: Any) -> Any:
         """Return a query over the entities of a class, or over a range of an index: ``Product.by_name("Dune")``.
 
         Several classes of one table can be queried together: ``store.query(Employee, Department)`` returns the
@@ -216,32 +216,32 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         order of the keys. Such a query has no totals, columns or writes.
 
         Args:
-            what: a class, or an index called with its leading values.
+            source: a class, or an index called with its leading values.
             others: further classes of the same table.
 
         Raises:
             InvalidQuery: they are not classes, or not of the same table; or the store has no class of the base.
             InvalidEntity: the store was not opened with one of them.
         """
-        if isinstance(what, type) and not others and (spec := self._spec.get(what)) is not None:
+        if isinstance(source, type) and not others and (spec := self._spec.get(source)) is not None:
             return Query(self._plans, spec)
-        if isinstance(what, IndexRange) and not others:
-            return Query(self._plans, QuerySpec(self._operations.model(what.entity), what))
+        if isinstance(source, IndexRange) and not others:
+            return Query(self._plans, QuerySpec(self._operations.model(source.entity), source))
         models = []
-        if is_base(what) and not others:
-            return over_base(self._plans, what, self._engine.schema.models)
-        for one in (what, *others):
-            if isinstance(one, IndexRange):
+        if is_base(source) and not others:
+            return over_base(self._plans, source, self._engine.schema.models)
+        for cls in (source, *others):
+            if isinstance(cls, IndexRange):
                 raise InvalidQuery(
-                    f"query: a range of {one.name} cannot be queried together with classes; query it alone"
+                    f"query: a range of {cls.name} cannot be queried together with classes; query it alone"
                 )
-            if not isinstance(one, type):
-                known = self._engine.schema.models[0].name
-                mend = f"{known}).where(…" if isinstance(one, Predicate) else known
-                raise InvalidQuery(f"expected an entity class, as in store.query({mend}), got {safe_repr(one)}")
-            if is_base(one):
-                raise InvalidQuery(f"query: {one.__name__} has no table; query it alone, or name classes that have one")
-            models.append(self._operations.model(one))
+            if not isinstance(cls, type):
+                example = self._engine.schema.models[0].name
+                mend = f"{example}).where(…" if isinstance(cls, Predicate) else example
+                raise InvalidQuery(f"expected an entity class, as in store.query({mend}), got {safe_repr(cls)}")
+            if is_base(cls):
+                raise InvalidQuery(f"query: {cls.__name__} has no table; query it alone, or name classes that have one")
+            models.append(self._operations.model(cls))
         return mixed(self._plans, models)
 
     def partition(self, *where: Predicate[Any] | type[Record] | Partition[Record]) -> Iterator[Record | UnknownRow]:

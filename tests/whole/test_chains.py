@@ -87,7 +87,9 @@ def nested_values_that_an_old_version_is_to_know(patch: pytest.MonkeyPatch) -> N
 
 
 def a_table_of_live_values_that_has_a_name_before_it_is_there(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(layout, "actions", SimpleNamespace(**{**vars(actions), "CreateValueCounts": ForgetIndex}))  # (there are no duplicates to be forgotten)
+    patch.setattr(
+        layout, "actions", SimpleNamespace(**{**vars(actions), "CreateValueCounts": ForgetIndex})
+    )  # (there are no duplicates to be forgotten)
 
 
 def totals_of_some_entities_that_answer_for_all(patch: pytest.MonkeyPatch) -> None:

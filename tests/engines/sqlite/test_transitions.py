@@ -327,7 +327,7 @@ def _linked_switch(values: Values) -> Catalogue:
     return after.twins[0].catalogue
 
 
-def _taken(transition: Callable[..., Catalogue], *given: Any, **facts: Any) -> Callable[[Values], Catalogue]:
+def _limited(transition: Callable[..., Catalogue], *given: Any, **facts: Any) -> Callable[[Values], Catalogue]:
     return lambda values: _take(values, lambda draft, catalogue: transition(draft, catalogue, *given), **facts)
 
 
@@ -344,14 +344,14 @@ def _dropped_by_a_script(values: Values) -> Catalogue:
 
 GONE = ""
 LABELS: dict[str, tuple[Callable[[Values], Catalogue], list[str]]] = {
-    "it is declared": (_taken(opened, compile_schema([OLD])), ["SchemaMismatch", "building by a job", "ready", "violated", "disabled"]),
-    "it is finished": (_taken(dropping.finished, [BY_TAG]), [GONE, "ready", "ready", "ready", GONE]),
+    "it is declared": (_limited(opened, compile_schema([OLD])), ["SchemaMismatch", "building by a job", "ready", "violated", "disabled"]),
+    "it is finished": (_limited(dropping.finished, [BY_TAG]), [GONE, "ready", "ready", "ready", GONE]),
     "it is finished with duplicates": (
-        _taken(dropping.finished, [BY_TAG], is_violated=lambda label: True), [GONE, "violated", GONE, "violated", GONE]),
-    "it is disabled": (_taken(dropping.disable, BY_TAG), ["InvalidQuery", *["disabled"] * 4]),
-    "what is disabled is built": (_taken(registration.rebuilt, None), ["dropped", "building by a job", "ready", "violated", "building by a job"]),
-    "a zone of it has other rules": (_taken(_ruled_anew), ["dropped", *["disabled, of rules of here"] * 3, "disabled"]),
-    "it is dropped": (_taken(dropping.drop, BY_TAG), ["InvalidQuery", *["dropped"] * 4]),
+        _limited(dropping.finished, [BY_TAG], is_violated=lambda label: True), [GONE, "violated", GONE, "violated", GONE]),
+    "it is disabled": (_limited(dropping.disable, BY_TAG), ["InvalidQuery", *["disabled"] * 4]),
+    "what is disabled is built": (_limited(registration.rebuilt, None), ["dropped", "building by a job", "ready", "violated", "building by a job"]),
+    "a zone of it has other rules": (_limited(_ruled_anew), ["dropped", *["disabled, of rules of here"] * 3, "disabled"]),
+    "it is dropped": (_limited(dropping.drop, BY_TAG), ["InvalidQuery", *["dropped"] * 4]),
     "its class becomes a twin": (_linked_switch, [GONE, "ready", "ready", "disabled", "disabled"]),
     "its class and the twin change places": (_swapped, [GONE, "ready", "ready", "disabled", "disabled"]),
     "a script drops it": (_dropped_by_a_script, [GONE, "building by a job, undeclared", "ready, undeclared", "violated, undeclared", "disabled, undeclared"]),
