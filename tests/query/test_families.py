@@ -197,8 +197,7 @@ def test_all_entities_of_a_store_are_those_of_the_first_base(store: tm.Store) ->
 
 def test_variants_of_a_class_are_of_its_base() -> None:
     second = Dog.variant("2")
-    with tm.open(":memory:", models=[Dog, Cat]) as store:
-        store.use(second)
+    with tm.open(":memory:", models=[Dog, Cat, second]) as store:
         store.insert_many([Dog("Oslo", "a", 5), second("Oslo", "a", 5), Cat("Oslo", "b", 5)])
         for query in (store.query(Animal).where(Animal.place == "Oslo"), store.query(Animal).where(Animal.age == 5)):
             rows = shown(query.allow_sort())
