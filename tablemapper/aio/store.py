@@ -108,9 +108,9 @@ class AsyncStore(AsyncFacade[Store], KeyedVerbs):
     exists: Final = awaited(Store.exists, brief=True)
 
     @overload
-    def query(self, what: type[R], /) -> AsyncQuery[R]: ...
+    def query(self, source: type[R], /) -> AsyncQuery[R]: ...
     @overload
-    def query(self, what: IndexRange[R], /) -> AsyncQuery[R]: ...
+    def query(self, source: IndexRange[R], /) -> AsyncQuery[R]: ...
     @overload
     def query(self, a: type[R], b: type[R2], /) -> AsyncMixedQuery[R, R2, R2]: ...
     @overload
@@ -119,9 +119,9 @@ class AsyncStore(AsyncFacade[Store], KeyedVerbs):
     def query(
         self, a: type[Record], b: type[Record], c: type[Record], d: type[Record], /, *classes: type[Record]
     ) -> AsyncMixedQuery[Any, Any, Any]: ...
-    def query(self, what: Any, /, *others: Any) -> Any:
+    def query(self, source: Any, /, *others: Any) -> Any:
         """Return a query to await, or to loop over; as `Store.query`."""
-        query: Any = self._sync.query(what, *others)
+        query: Any = self._sync.query(source, *others)
         return AsyncMixedQuery(self._workers, query) if others else AsyncQuery(self._workers, query)
 
     def partition(self, *where: Predicate[Any] | type[Record] | Partition[Record]) -> AsyncCursor[Record | UnknownRow]:
