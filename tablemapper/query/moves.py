@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cached_property
 from typing import Any
 
 import attrs
@@ -134,6 +135,11 @@ class _MoveRun(BatchRun):
 
     gathers_keys: bool = True  # (so that none is moved twice, within a class)
 
+    @cached_property
+    def _ended(self) -> EndedRows:
+        """What has ended makes room for a target."""
+        return EndedRows(self._engine)
+
     def _fitting(self, operations: Sequence[Any]) -> int:
         """Return how many of the first moves are made together: no target is where one of their sources is."""
         most, sources, targets = self._engine.together(operations), set[object](), set[object]()
@@ -146,7 +152,7 @@ class _MoveRun(BatchRun):
         return most
 
     def _apply(self, part: Sequence[Any], total: int) -> None:
-        EndedRows(self._engine).judge([move.target for move in part])  # (what has ended makes room)
+        self._ended.judge([move.target for move in part])
         if self._engine.capabilities.across_partitions:
             self._insert([move.target for move in part], lambda targets: self._engine.apply([*part, *targets]), part)
             return

@@ -21,7 +21,7 @@ from .results import Results
 
 E = TypeVar("E")
 R = TypeVar("R")
-_TOGETHER = 256  # entities of which the entities_by_key are read at once
+_TOGETHER = 256  # entities whose others are read at once
 
 
 class Pairs(Results[tuple[E, R | None]], Generic[E, R]):
