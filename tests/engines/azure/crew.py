@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
+from typing import Any
+
 import tablemapper as tm
+from tablemapper.engines.protocol import Operation
+from tablemapper.schema.model import Schema
 
 
 class Member(tm.Entity, table="Members"):
@@ -27,3 +33,13 @@ class Board(tm.Aggregate, of=Member, table="Boards"):
 
     key = tm.Key[str](partition="{team}")
     by_members = tm.Index[str, int](partition="{team}", row="{members}")
+
+
+def drawn_write(schema: Schema, rng: random.Random, ids: Sequence[str]) -> Operation:
+    """Return a write of a member of one of two crews that is drawn."""
+    model = schema.by_name["Member"]
+    partition, row = Member.key(rng.choice("ab"), rng.choice(ids))[1:]
+    values = {"team": rng.choice(["red", "blue"]), "score": rng.random(), "email": rng.choice("xyz")}
+    new = (partition, row, 0, *[values.get(field.name) for field in model.columns])
+    verb: Any = rng.choice(["upsert", "upsert", "delete"])
+    return Operation(verb, model, partition, row, None if verb == "delete" else new)

@@ -19,11 +19,13 @@ import attrs
 
 from tablemapper import Store
 from tablemapper.engines.azure.catalogue import opening
-from tablemapper.engines.azure.cross_partition.outbox import DeadlineExceeded
-from tablemapper.engines.azure.tables.driver import Parallel, ReadClock, Sleep, Step, Within
+from tablemapper.engines.azure.catalogue.open_classes import CatalogueRefresher, OpenClasses
+from tablemapper.engines.azure.cross_partition.outbox import DeadlineExceeded, Outbox, Timing
+from tablemapper.engines.azure.tables.driver import Effects, Parallel, ReadClock, Sleep, Step, Within
 from tablemapper.engines.azure.tables.reserved_names import INTENTS, MARKS
 from tablemapper.engines.azure.tables.service import ErrorResponse, GroupTransaction, NoResponse, Request
 from tablemapper.errors import TableMapperError
+from tablemapper.schema.model import Schema
 
 from .http_answers import answer_of, received
 from .memory import Memory
@@ -248,6 +250,39 @@ def sweep_all(store: Store, memory: Memory, clock: Clock) -> None:
         if not (keys := left_over(memory)):
             return
     raise AssertionError(keys)
+
+
+def process_state(schema: Schema, times: Timing, ops: Iterator[int]) -> Effects[tuple[CatalogueRefresher, Outbox]]:
+    """Open a store as a program does; return what it knows of the catalogue, and what is left of its writes.
+
+    Args:
+        schema: the classes of the program.
+        times: how long things last.
+        ops: numbers the writes of all programs.
+    """
+    now: float = yield ReadClock()
+    published = yield from opening.open_catalogue("TableMapper", schema, 60.0, times)
+    outbox = Outbox("TableMapper", times, lambda: f"{next(ops):013x}{0:012x}")
+    return CatalogueRefresher("TableMapper", OpenClasses(schema, published), now, times, 60.0), outbox
+
+
+def noted(work: Effects[None], sent: list[Request]) -> Effects[None]:
+    """Do a work, and note the transactions that it sends by itself."""
+    answer: Any = None
+    error: Exception | None = None
+    while True:
+        try:
+            step = work.send(answer) if error is None else work.throw(error)
+        except StopIteration:
+            return
+        request = step.request if isinstance(step, Within) else step
+        if isinstance(request, GroupTransaction):
+            sent.append(request)
+        answer = error = None
+        try:
+            answer = yield step
+        except Exception as raised:
+            error = raised
 
 
 class Play(Protocol):

@@ -25,14 +25,13 @@ from tablemapper.engines.azure import builds
 from tablemapper.engines.azure.builds import Builder
 from tablemapper.engines.azure.catalogue import open_classes
 from tablemapper.engines.azure.catalogue.open_classes import CatalogueRefresher, OpenClasses
-from tablemapper.engines.azure.catalogue.opening import open_catalogue
 from tablemapper.engines.azure.cross_partition import intent_execution, outbox
 from tablemapper.engines.azure.cross_partition.marks import DUPLICATE, BuildMark, of_writes
 from tablemapper.engines.azure.cross_partition.outbox import Deadline, DeleteRow, Intent, Outbox, Timing
 from tablemapper.engines.azure.engine import AzureEngine
 from tablemapper.engines.azure.housekeeping import flush
 from tablemapper.engines.azure.recovery import sweep
-from tablemapper.engines.azure.tables.driver import Driver, Effects, ReadClock, Sleep, read
+from tablemapper.engines.azure.tables.driver import Driver, Effects, Sleep, read
 from tablemapper.engines.azure.tables.service import GetEntity, GroupTransaction, RowChange
 from tablemapper.engines.azure.writing import duplicate_notes, late_writes, writes
 from tablemapper.engines.azure.writing.late_writes import write_in_time
@@ -42,7 +41,7 @@ from tablemapper.verbs.operations import Operations
 
 from ...classes import entity
 from .memory import Faulty, Memory, Options
-from .schedule import Rates, Schedule, played, sweep_all
+from .schedule import Rates, Schedule, played, process_state, sweep_all
 from .versions import ADDED, new, old
 
 TIMES = Timing(look=1.0, deadline=1.5, lease=3.0, grace=30.0, request=1.0)
@@ -127,10 +126,7 @@ class Play:
         return None if self.alone or self.rng.random() < 0.6 else self.rng.choice("pqrstu")
 
     def opened(self, schema: Schema) -> Effects[Program]:
-        now: float = yield ReadClock()
-        published = yield from open_catalogue("TableMapper", schema, 60.0, TIMES)
-        outbox = Outbox("TableMapper", TIMES, lambda: f"{next(self.ops):013x}{0:012x}")
-        current = CatalogueRefresher("TableMapper", OpenClasses(schema, published), now, TIMES, 60.0)
+        current, outbox = yield from process_state(schema, TIMES, self.ops)
         return Program(current, outbox, Operations(self.memory.open(OLD) if schema is OLD else self.first))
 
     def program(self, schema: Schema, start: float, writers: int) -> Effects[None]:

@@ -15,14 +15,13 @@ from msgspec.structs import replace
 
 import tablemapper as tm
 from tablemapper.engines.azure import clearing
-from tablemapper.engines.azure.catalogue.open_classes import CatalogueRefresher, OpenClasses
-from tablemapper.engines.azure.catalogue.opening import open_catalogue
+from tablemapper.engines.azure.catalogue.open_classes import CatalogueRefresher
 from tablemapper.engines.azure.catalogue.publication import changed
 from tablemapper.engines.azure.cross_partition.outbox import Outbox, Timing
 from tablemapper.engines.azure.dropping import deleted, dropped
 from tablemapper.engines.azure.housekeeping import flush
 from tablemapper.engines.azure.recovery import sweep, waited
-from tablemapper.engines.azure.tables.driver import Driver, Effects, Parallel, ReadClock, Sleep, Within
+from tablemapper.engines.azure.tables.driver import Driver, Effects, Parallel, Sleep, Within
 from tablemapper.engines.azure.tables.service import (
     GetEntity,
     GroupTransaction,
@@ -31,16 +30,15 @@ from tablemapper.engines.azure.tables.service import (
     RowChange,
 )
 from tablemapper.engines.azure.writing.late_writes import write_in_time
-from tablemapper.engines.protocol import Operation
 from tablemapper.evolution.history import History
 from tablemapper.schema.model import compile_schema
 
 from ...classes import entity
 from ...store.test_drop import KEPT, MODELS, Hosts, Log, Other, Title, Writer, fill, right
-from .crew import Board, Member
+from .crew import Board, Member, drawn_write
 from .memory import Faulty, Memory
 from .place import AzurePlace
-from .schedule import Rates, Schedule, played
+from .schedule import Rates, Schedule, noted, played, process_state, sweep_all
 from .test_builds import Clocked
 from .test_claims import owners
 
@@ -491,40 +489,25 @@ class Play:
 
         return sends
 
-    def opened(self) -> Effects[tuple[CatalogueRefresher, Outbox]]:
-        now: float = yield ReadClock()
-        published = yield from open_catalogue("TableMapper", SCHEMA, 60.0, TIMES)
-        outbox = Outbox("TableMapper", TIMES, lambda: f"{next(self.ops):013x}{0:012x}")
-        return CatalogueRefresher("TableMapper", OpenClasses(SCHEMA, published), now, TIMES, 60.0), outbox
-
     def program(self) -> Effects[None]:
-        current, outbox = yield from self.opened()
+        current, outbox = yield from process_state(SCHEMA, TIMES, self.ops)
         for _ in range(2):
             self.schedule.start(named(self.writer(current, outbox), current))
 
     def writer(self, current: CatalogueRefresher, outbox: Outbox) -> Effects[None]:
-        model = SCHEMA.by_name["Member"]
         for _ in range(16):
             yield Sleep(self.rng.random())
-            partition, row = Member.key(self.rng.choice("ab"), self.rng.choice(["p", "q", "m1", "m2"]))[1:]
-            values = {
-                "team": self.rng.choice(["red", "blue"]),
-                "score": self.rng.random(),
-                "email": self.rng.choice("xyz"),
-            }
-            new = (partition, row, 0, *[values.get(one.name) for one in model.columns])
-            verb: Any = self.rng.choice(["upsert", "upsert", "delete"])
-            operation = Operation(verb, model, partition, row, None if verb == "delete" else new)
+            operation, sent = drawn_write(SCHEMA, self.rng, ["p", "q", "m1", "m2"]), list[Request]()
+            write = write_in_time(current, [operation], outbox, timeout=TIMES.deadline)
             try:
-                yield from _told(
-                    write_in_time(current, [operation], outbox, timeout=TIMES.deadline), self.told, current
-                )
+                yield from noted(named(write, current), sent)
+                self.told += sent
                 yield from flush(outbox, TIMES.deadline)
             except tm.TableMapperError:
                 pass
 
     def sweeper(self) -> Effects[None]:
-        current, outbox = yield from self.opened()
+        current, outbox = yield from process_state(SCHEMA, TIMES, self.ops)
         for _ in range(5):
             yield Sleep(self.rng.random() * 4)
             with suppress(tm.TableMapperError):
@@ -532,7 +515,7 @@ class Play:
 
     def clearer(self) -> Effects[None]:
         yield Sleep(self.rng.random() * 4)
-        current, outbox = yield from self.opened()
+        current, outbox = yield from process_state(SCHEMA, TIMES, self.ops)
         with suppress(tm.StoreError):
             self.is_cleared = (yield from named(clearing.cleared(current, outbox, "Member", 60.0), current)) is not None
 
@@ -540,37 +523,13 @@ class Play:
         self.schedule.run()
         wrong = [one for one in self.late if any(one is other for other in self.told)]
         assert not wrong, wrong[0]
-        for _ in range(3):
-            self.memory.now += 10_000
-            self.store.sweep(full=True)
+        sweep_all(self.store, self.memory, self.memory)
         report = self.store.check()
         assert report.ok, str(report)
         names = [name for name in self.memory.tables if name.startswith("Members")]
         assert len(names) == 3, names
         self.store.upsert(Member("a", "last", "red", 1.0))
         return {"cleared": self.is_cleared, "written since": self.has_begun}
-
-
-def _told(work: Effects[None], told: list[Request], current: CatalogueRefresher) -> Effects[None]:
-    """Do a write, and note the transactions that it sends by itself, if it is told that it is done."""
-    sent: list[Request] = []
-    answer: Any = None
-    error: Exception | None = None
-    while True:
-        try:
-            step = work.send(answer) if error is None else work.throw(error)
-        except StopIteration:
-            told += sent
-            return
-        step = _to_known(step, current)
-        request = step.request if isinstance(step, Within) else step
-        if isinstance(request, GroupTransaction):
-            sent.append(request)
-        answer = error = None
-        try:
-            answer = yield step
-        except Exception as raised:
-            error = raised
 
 
 @pytest.mark.one_python
@@ -604,7 +563,7 @@ class DropPlay(Play):
 
     def clearer(self) -> Effects[None]:
         yield Sleep(self.rng.random() * 4)
-        current, outbox = yield from self.opened()
+        current, outbox = yield from process_state(SCHEMA, TIMES, self.ops)
         since = yield from dropped("TableMapper", "Member", ["Member", "Board"], 60.0)
         while (yield from waited("TableMapper", since, outbox.times.settled, 60.0)):
             pass

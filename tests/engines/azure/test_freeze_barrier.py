@@ -16,21 +16,19 @@ import pytest
 import tablemapper as tm
 from tablemapper.engines.azure import freeze_barrier
 from tablemapper.engines.azure.catalogue import open_classes
-from tablemapper.engines.azure.catalogue.open_classes import CatalogueRefresher, OpenClasses
-from tablemapper.engines.azure.catalogue.opening import open_catalogue
+from tablemapper.engines.azure.catalogue.open_classes import CatalogueRefresher
 from tablemapper.engines.azure.cross_partition.outbox import Deadline, Outbox, Timing
 from tablemapper.engines.azure.housekeeping import flush
 from tablemapper.engines.azure.recovery import sweep
-from tablemapper.engines.azure.tables.driver import Effects, ReadClock, Sleep, Within, delay
+from tablemapper.engines.azure.tables.driver import Effects, ReadClock, Sleep, delay
 from tablemapper.engines.azure.tables.reserved_names import INTENTS
 from tablemapper.engines.azure.tables.service import GroupTransaction, Request
 from tablemapper.engines.azure.writing import late_writes
 from tablemapper.engines.azure.writing.late_writes import write_in_time
-from tablemapper.engines.protocol import Operation
 from tablemapper.schema.model import compile_schema
 
-from .crew import Board, Member
-from .schedule import Rates, Schedule, played, sweep_all
+from .crew import Board, Member, drawn_write
+from .schedule import Rates, Schedule, noted, played, process_state, sweep_all
 from .test_builds import Clocked
 
 TIMES = Timing(look=1.0, deadline=1.5, lease=3.0, grace=30.0, request=1.0)
@@ -63,33 +61,18 @@ class Play:
             self.schedule.start(self.program())
         self.schedule.start(self.freezer())
 
-    def opened(self) -> Effects[tuple[CatalogueRefresher, Outbox]]:
-        now: float = yield ReadClock()
-        published = yield from open_catalogue("TableMapper", SCHEMA, 60.0, TIMES)
-        outbox = Outbox("TableMapper", TIMES, lambda: f"{next(self.ops):013x}{0:012x}")
-        return CatalogueRefresher("TableMapper", OpenClasses(SCHEMA, published), now, TIMES, 60.0), outbox
-
     def program(self) -> Effects[None]:
-        current, outbox = yield from self.opened()
+        current, outbox = yield from process_state(SCHEMA, TIMES, self.ops)
         for _ in range(3):
             self.schedule.start(self.writer(current, outbox))
 
     def writer(self, current: CatalogueRefresher, outbox: Outbox) -> Effects[None]:
-        model = SCHEMA.by_name["Member"]
         for _ in range(25 if not self.stopped else 12):
             yield Sleep(self.rng.random() * 0.8)
-            partition, row = Member.key(self.rng.choice("ab"), self.rng.choice("pqrs"))[1:]
-            values = {
-                "team": self.rng.choice(["red", "blue"]),
-                "score": self.rng.random(),
-                "email": self.rng.choice("xyz"),
-            }
-            new = (partition, row, 0, *[values.get(one.name) for one in model.columns])
-            verb = self.rng.choice(["upsert", "upsert", "delete"])
-            operation = Operation(verb, model, partition, row, None if verb == "delete" else new)  # type: ignore[arg-type]
+            operation = drawn_write(SCHEMA, self.rng, "pqrs")
             sent: list[Request] = []
             try:
-                yield from _noted(write_in_time(current, [operation], outbox, timeout=TIMES.deadline), sent)
+                yield from noted(write_in_time(current, [operation], outbox, timeout=TIMES.deadline), sent)
                 self.told += sent
                 yield from flush(outbox, TIMES.deadline)
             except tm.TableMapperError:
@@ -109,7 +92,7 @@ class Play:
 
     def freezer(self) -> Effects[None]:
         yield Sleep(self.rng.random() * 6)
-        current, outbox = yield from self.opened()
+        current, outbox = yield from process_state(SCHEMA, TIMES, self.ops)
         yield from freeze_barrier.announce("TableMapper", 60.0)
         while (yield from freeze_barrier.wait("TableMapper", current, self.settled, 60.0)):
             pass
@@ -138,25 +121,6 @@ class Play:
         self.store.unfreeze()
         self.store.upsert(Member("a", "p", "red", 1.0))
         return {"frozen": 1}
-
-
-def _noted(work: Effects[None], sent: list[Request]) -> Effects[None]:
-    """Do a work, and note the transactions that it sends by itself."""
-    answer: Any = None
-    error: Exception | None = None
-    while True:
-        try:
-            step = work.send(answer) if error is None else work.throw(error)
-        except StopIteration:
-            return
-        request = step.request if isinstance(step, Within) else step
-        if isinstance(request, GroupTransaction):
-            sent.append(request)
-        answer = error = None
-        try:
-            answer = yield step
-        except Exception as raised:
-            error = raised
 
 
 def play(seeds: Iterable[int], **options: Any) -> Counter[str]:
