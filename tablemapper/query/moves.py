@@ -136,7 +136,7 @@ class _MoveRun(BatchRun):
     gathers_keys: bool = True  # (so that none is moved twice, within a class)
 
     @cached_property
-    def _ended(self) -> EndedRows:
+    def _ended_rows(self) -> EndedRows:
         """What has ended makes room for a target."""
         return EndedRows(self._engine)
 
@@ -152,7 +152,7 @@ class _MoveRun(BatchRun):
         return most
 
     def _apply(self, part: Sequence[Any], total: int) -> None:
-        self._ended.judge([move.target for move in part])
+        self._ended_rows.judge([move.target for move in part])
         if self._engine.capabilities.across_partitions:
             self._insert([move.target for move in part], lambda targets: self._engine.apply([*part, *targets]), part)
             return
