@@ -137,7 +137,7 @@ class _MoveRun(BatchRun):
 
     @cached_property
     def _ended_rows(self) -> EndedRows:
-        """What has ended makes room for a target."""
+        """Targets take the place of rows that have ended."""
         return EndedRows(self._engine)
 
     def _fitting(self, operations: Sequence[Any]) -> int:
