@@ -581,8 +581,12 @@ def sweep(
     *,
     cold: bool,
     chosen: Callable[[list[str]], Sequence[str]] = lambda names: names,
+    first: bool = False,
 ) -> tuple[int, int, list[str]]:
-    """Interrupt a verb at places that are chosen of all; return how many there are, how many came, and the faults."""
+    """Interrupt a verb at places that are chosen of all; return how many there are, how many came, and the faults.
+
+    With ``first``, the first fault ends it.
+    """
     every = [f"{at} {place}" for at, place in enumerate(_places(source, name, where, cold=cold), 1)]
     ats = sorted([int(place.split()[0]) for place in chosen(every)])
     struck, faults = 0, list[str]()
@@ -591,6 +595,8 @@ def sweep(
         if wrong:
             place = every[at - 1] if place == "before" else place  # (it raised, or hung, before it could say where)
             faults.append(f"{name} {where} {'cold' if cold else 'warm'} {at}: {place}: {wrong}")
+            if first:
+                break
     return len(every), struck, faults
 
 

@@ -37,7 +37,7 @@ pytestmark = pytest.mark.one_python
 @pytest.mark.long
 def test_random_chains_of_migrations_lead_where_they_should(tmp_path: Path, *, full_size: bool) -> None:
     counts: Counter[str] = Counter()
-    for seed in range(150 if full_size else 5):
+    for seed in range(150 if full_size else 2):
         counts += play(seed, tmp_path)
     if full_size:
         wanted = (
