@@ -7,6 +7,7 @@ import gc
 import inspect
 import logging
 import math
+import multiprocessing.util
 import os
 import shutil
 import sys
@@ -19,6 +20,7 @@ from typing import Any, cast
 import attrs
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+from hypothesis.configuration import set_hypothesis_home_dir
 
 import tablemapper as tm
 from tablemapper.engines import locations
@@ -143,6 +145,7 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("refusing")
     if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > 2**31:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))  # a sync costs nothing there
+    set_hypothesis_home_dir(_CACHE / "hypothesis")  # (its tables of Unicode take each new tree and process seconds)
     if sys.dont_write_bytecode:  # a quarter of a second for each program that a test starts, seconds for the tests
         sys.dont_write_bytecode = False
         sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(_BYTECODE)
@@ -161,7 +164,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 _MEMORY = Path("/dev/shm")
-_BYTECODE = Path.home() / ".cache" / "tablemapper" / "bytecode"
+_CACHE = Path.home() / ".cache" / "tablemapper"
+_BYTECODE = _CACHE / "bytecode"
 """What the tree is to be kept free of, if the environment says so."""
 
 
@@ -306,6 +310,7 @@ def _engine(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def _temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Remove what a test, or a program that it runs, leaves behind; after a kill, pytest does so in one of its next runs."""
+    multiprocessing.util.get_temp_dir()  # (of its server, which ends after this; it removes it itself)
     folder = str(tmp_path_factory.mktemp("temporary"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tempfile, "tempdir", folder)
