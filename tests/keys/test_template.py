@@ -26,8 +26,8 @@ from tablemapper.keys.template_parser import compile_template
 
 from ..conftest import examples
 
-many = examples(200, long=4000)
-some = examples(60, long=800)
+many = examples(80, long=4000)
+some = examples(30, long=800)
 
 FORBIDDEN = re.compile(r"[/\\#?\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
