@@ -88,43 +88,20 @@ ENGINES = {
 }
 OF_FILES = (
     *(
-        "aio/test_workers.py",
-        "cli",
-        "engines",
-        "files",
-        "hostile",
-        "migrations",
-        "site",
-        "test_benchmarks.py",
-        "test_docs.py",
-        "viewer",
+        "aio/test_workers.py", "cli", "engines", "files", "hostile", "migrations", "site", "test_benchmarks.py",
+        "test_docs.py", "viewer",
     ),
     *(f"whole/test_{name}" for name in ("ahead", "chains", "damaged", "database", "hostile", "interrupts", "kills")),
     *(f"whole/test_{name}" for name in ("memory", "power", "rolling", "rows_touched", "search", "states", "sweeps")),
-)
+)  # fmt: skip
 """Tests of files, of the command and of engines that they name themselves."""
 SLOW = (
-    "cli",
-    "engines/azure",
-    "engines/sqlite/file/test_faults.py",
-    "engines/sqlite/file/test_restore",
-    "engines/sqlite/test_following_at_random.py",
-    "engines/sqlite/test_versions.py",
-    "engines/test_changes_of_a_class.py",
-    "guidance",
-    "hostile",
-    "migrations",
-    "site",
-    "store/test_group_builds.py",
-    "test_benchmarks.py",
-    "test_command_lines.py",
-    "test_docs.py",
-    "test_examples.py",
-    "test_typing.py",
-    "testing",
-    "viewer",
-    "whole",
-)
+    "cli", "engines/azure", "engines/sqlite/file/test_faults.py", "engines/sqlite/file/test_restore",
+    "engines/sqlite/test_following_at_random.py", "engines/sqlite/test_versions.py",
+    "engines/test_changes_of_a_class.py", "guidance", "hostile", "migrations", "site", "store/test_group_builds.py",
+    "test_benchmarks.py", "test_command_lines.py", "test_docs.py", "test_examples.py", "test_typing.py", "testing",
+    "viewer", "whole",
+)  # fmt: skip
 """What takes most of the time of a whole run, and tells least of a small change elsewhere."""
 
 

@@ -18,25 +18,13 @@ pytestmark = pytest.mark.one_python
 LOOK = (Path(__file__).parent / "look.js").read_text(encoding="utf-8")
 STILL = "document.head.append(Object.assign(document.createElement('style'), {textContent: '* {transition: none !important}'}))"
 PAGES = (
-    "",
-    "recipes/one-to-many/",
-    "reference/keys/",
-    "reference/api/errors/",
-    "explanation/planner/",
-    "explanation/performance/",
-    "how-to/migrations/",
-    "contributing/architecture/",
-)
+    "", "recipes/one-to-many/", "reference/keys/", "reference/api/errors/", "explanation/planner/",
+    "explanation/performance/", "how-to/migrations/", "contributing/architecture/",
+)  # fmt: skip
 MORE = (
-    "explanation/concepts/",
-    "explanation/deployments/",
-    "how-to/deploy/",
-    "how-to/load/",
-    "recipes/",
-    "recipes/shards/",
-    "reference/errors/",
-    "tutorial/shop/",
-)
+    "explanation/concepts/", "explanation/deployments/", "how-to/deploy/", "how-to/load/", "recipes/",
+    "recipes/shards/", "reference/errors/", "tutorial/shop/",
+)  # fmt: skip
 """Pages of the same kinds."""
 
 

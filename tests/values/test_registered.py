@@ -47,18 +47,13 @@ def boxed(kind: type[Any], name: str = "") -> type[Boxed]:
 
 
 VALUES: dict[type[Any], list[Any]] = {
-    str: ["", "a b", "é!", "z"],
-    int: [-(2**40), -1, 0, 7],
-    float: [-1.5, 0.0, 2.25, 1e300],
-    bool: [False, True],
-    bytes: [b"", b"\x00a", b"\xff"],
-    Decimal: [Decimal("-1.50"), Decimal("0"), Decimal("10"), Decimal("9.25")],
+    str: ["", "a b", "é!", "z"], int: [-(2**40), -1, 0, 7], float: [-1.5, 0.0, 2.25, 1e300], bool: [False, True],
+    bytes: [b"", b"\x00a", b"\xff"], Decimal: [Decimal("-1.50"), Decimal("0"), Decimal("10"), Decimal("9.25")],
     UUID: [UUID(int=n) for n in (1, 2**100, 2**127)],
     datetime: [datetime(2026, 1, day, 12, tzinfo=UTC) for day in (1, 2, 30)],
-    date: [date(2026, 1, day) for day in (1, 2, 30)],
-    time: [time(1), time(12, 30, 0, 5), time(23, 59)],
+    date: [date(2026, 1, day) for day in (1, 2, 30)], time: [time(1), time(12, 30, 0, 5), time(23, 59)],
     timedelta: [timedelta(days=-1), timedelta(0), timedelta(hours=5)],
-}
+}  # fmt: skip
 BOXES = {kind: boxed(kind) for kind in VALUES}
 
 

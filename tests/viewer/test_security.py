@@ -402,28 +402,12 @@ HOSTILE = [
     "\r\nSet-Cookie: x=1", "x" * 65, "' onmouseover='x", "<style>*{}</style>", "&#60;script&#62;",
 ]  # fmt: skip
 _PARTS = [
-    *HOSTILE,
-    "<",
-    ">",
-    '"',
-    "'",
-    "&",
-    "/",
-    "\\",
-    "=",
-    " onload=",
-    "-->",
+    *HOSTILE, "<", ">", '"', "'", "&", "/", "\\", "=", " onload=", "-->",
     "{{",
     "}}",
     "{#",
-    "data:",
-    "\n",
-    "\u202e",
-    "\ud7ff",
-    "é",
-    "­",
-    ";",
-]
+    "data:", "\n", "\u202e", "\ud7ff", "é", "­", ";",
+]  # fmt: skip
 MANY = [*HOSTILE, *("".join(random.Random(seed).choices(_PARTS, k=3)) for seed in range(180))]
 """200 texts."""
 _TAGS = """html head meta title link body header strong a nav small main h1 h2 h3 dl div dt dd table thead tbody tr th td span p form
@@ -462,20 +446,10 @@ def test_a_hostile_value_is_text_on_every_page(tmp_path: Path, text: str, full_s
         urls += [
             f"/query/Note?{name}={word}"
             for name in (
-                "where",
-                "order",
-                "limit",
-                "scan",
-                "add",
-                "x",
-                "where=text==",
-                "show",
-                "facet",
-                "group",
-                "total",
+                "where", "order", "limit", "scan", "add", "x", "where=text==", "show", "facet", "group", "total",
                 "of",
             )
-        ]
+        ]  # fmt: skip
         urls += [f"/query/Note?{name}={word}" for name in ("partition", "top", "after", "total=sum&of", "sort")]
         urls += [
             "/query/Note?facet=text&facet=words",
@@ -487,14 +461,9 @@ def test_a_hostile_value_is_text_on_every_page(tmp_path: Path, text: str, full_s
             f"/query/Note?field=text&op===&value={word}&scan=1",
         ]
         urls += [
-            f"/class/{word}",
-            f"/entities/{word}",
-            f"/entity/Note?p={word}&r={word}",
-            f"/entity/Note?p={word}",
-            f"/entity/Note?key={word}",
-            f"/entity/Note?key={word}&key={word}",
-            f"/{word}",
-        ]
+            f"/class/{word}", f"/entities/{word}", f"/entity/Note?p={word}&r={word}", f"/entity/Note?p={word}",
+            f"/entity/Note?key={word}", f"/entity/Note?key={word}&key={word}", f"/{word}",
+        ]  # fmt: skip
         # Each page meets each third text, and each text each third page.
         for url in urls if full_size else urls[HOSTILE.index(text) % 3 :: 3]:
             page = visit(app, url)

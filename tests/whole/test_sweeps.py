@@ -88,11 +88,7 @@ def test_the_sweep_finds_what_is_set_in_two_steps(source: Path, verb: str, monke
     monkeypatch.setattr(owner, name, scope[name])
     monkeypatch.setattr(sweeps, "PATIENCE", 1.0)
     _, _, faults = sweep(
-        source,
-        verb,
-        where,
-        cold=verb != "get",
-        chosen=lambda every: [place for place in every if f" {name}" in place or f".{name}" in place],
-        first=True,
-    )
+        source, verb, where, cold=verb != "get",
+        chosen=lambda every: [place for place in every if f" {name}" in place or f".{name}" in place], first=True,
+    )  # fmt: skip
     assert faults
