@@ -99,7 +99,7 @@ SLOW = (
     "cli", "engines/azure", "engines/sqlite/file/test_faults.py", "engines/sqlite/file/test_restore",
     "engines/sqlite/test_following_at_random.py", "engines/sqlite/test_versions.py",
     "engines/test_changes_of_a_class.py", "guidance", "hostile", "migrations", "site", "store/test_group_builds.py",
-    "test_benchmarks.py", "test_command_lines.py", "test_docs.py", "test_examples.py", "test_typing.py", "testing",
+    "test_benchmarks.py", "test_command_lines.py", "test_docs.py", "test_examples.py", "test_service.py", "test_typing.py", "testing",
     "viewer", "whole",
 )  # fmt: skip
 """What takes most of the time of a whole run, and tells least of a small change elsewhere."""
