@@ -9,6 +9,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
 from itertools import count
+from operator import eq
 from typing import Any, Literal, TypeAlias
 
 import attrs
@@ -211,7 +212,7 @@ def assignments(model: Model, verb: str, assigned: Sequence[Assignment[Any]], va
     steps: list[_Step] = []
     changes: list[tuple[Attr[Any, Any], Any, str]] = []
     for assignment in assigned:
-        if not _is_assignment(assignment):
+        if not isinstance(assignment, Assignment):
             faults.append(f"expected {model.name}.field.set(…), .add(…) or .remove(), got {safe_repr(assignment)}")
         elif (
             not issubclass(model.cls, assignment.attr.owner)
@@ -235,7 +236,7 @@ def assignments(model: Model, verb: str, assigned: Sequence[Assignment[Any]], va
             continue
         twin_paths = [parts.list_path(step.path) for step in steps if step.field is field]
         for twin in twin_paths:
-            if _overlap(twin, path):
+            if all(map(eq, twin, path)):  # (they are one, or one is a part of the other)
                 also = "" if twin == path else f", as {field.name}{parts.path_text(twin)} is, too"
                 faults.append(f"{field.name}{parts.path_text(path)}: it is assigned twice{also}")
                 break
@@ -250,15 +251,6 @@ def assignments(model: Model, verb: str, assigned: Sequence[Assignment[Any]], va
     if faults:
         raise InvalidEntity(f"{verb} of {model.name}", faults)
     return Assignments(model, tuple(steps))
-
-
-def _is_assignment(value: object) -> bool:
-    return isinstance(value, Assignment)
-
-
-def _overlap(a: parts.Path, b: parts.Path) -> bool:
-    """Return whether two parts of a field are one, or one is a part of the other."""
-    return all(left == right for left, right in zip(a, b, strict=False))
 
 
 def _fixed_fault(field: FieldModel) -> str:
