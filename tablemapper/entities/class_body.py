@@ -19,7 +19,7 @@ import attrs
 
 from ..datetime_types import Builtin
 from ..errors import did_you_mean, safe_repr
-from ..expressions.foreign_declarations import CLASSES, DECORATED, ELSEWHERE, INDEX_OPTIONS, OPTIONS
+from ..expressions.foreign_names import CLASSES, DECORATED, ELSEWHERE, INDEX_OPTIONS, OPTIONS
 from ..limits import check_property_name
 from ..type_aliases import annotations_of
 from ..uuids import is_time_of

@@ -24,8 +24,7 @@ from ..schema.model import Schema, compile_schema, model_of
 from ..schema.specs import AppliedSpec
 from ..scripts.conversion_plan import affected_classes, check_back, check_old, edit_of, matches, transition_of
 from ..scripts.migrations import ScriptsOption, scripts_of, ways_back
-from ..scripts.reversal import undoing
-from ..scripts.script import Script
+from ..scripts.script import Script, undoing
 from ..scripts.steps import Resolve
 from ..store.builds import FIRST, HOLD, REST, build, check_pace, in_batches
 from ..store.duplicates import duplicates, resolve
