@@ -127,14 +127,12 @@ class SqliteEngine:
         return f"SQLite {self.file.path!r}"
 
     def now(self) -> int:
-        """Return the time by the clock of the store, in µs since 1970."""
         return self.file.now()
 
     def close(self) -> None:
         self.file.close()
 
     def latest(self) -> SqliteEngine:
-        """Return an engine with the classes that the catalogue has by now; this one if they are the same."""
         if self._own_since is None:
             return self
         with self.file.snapshot() as snapshot:
@@ -143,12 +141,10 @@ class SqliteEngine:
             return SqliteEngine(self.file, as_it_is(None, (), snapshot.read, self.schema), own=True)
 
     def declared(self) -> Schema | None:
-        """Return the opened classes that can be used; None if they are those of the catalogue."""
         self.catch_up()
         return self._sqlite.schema if self._own_since is None else None
 
     def extend(self, schema: Schema) -> None:
-        """Go on with further classes."""
         ways_back = self._sqlite.ways_back
         try:
             self.file.check_writable()
@@ -179,7 +175,6 @@ class SqliteEngine:
         return None if fetched is None else get.completed(fetched, get.sql, self.file.seek, key)
 
     def get_many(self, wanted: Sequence[tuple[Model, str, str]], *, within: Any = None) -> list[Row | None]:
-        """Return rows, all of one state of the file."""
         if within is not None:
             return self._get_many(wanted, within)
         try:
@@ -366,7 +361,6 @@ class SqliteEngine:
         self._publish(transition)
 
     def load(self, windows: Iterable[Sequence[Batch]], meter: Callable[[str, int | None], Meter]) -> int:
-        """Insert new entities, all of them at once or none, and return their number."""
         with AtomicLoad() as rows:
             with meter("sorting", None) as sorting:
                 for window in windows:
@@ -414,7 +408,6 @@ class SqliteEngine:
             self.catch_up()
 
     def freeze(self, meter: Meter) -> None:
-        """Let no program change entities any more."""
         self._publish(frozen)
 
     def unfreeze(self) -> None:
@@ -436,7 +429,6 @@ class SqliteEngine:
             return attrs.evolve(check.report([*findings, *twin_findings]), unchecked=unchecked)
 
     def repair(self, meter: Meter) -> RepairReport:
-        """Make everything that is maintained what the entities say that it should be, and report what was done."""
         self.file.check_writable()
         start = time.monotonic()
         to_rebuild = self._ruled_anew()

@@ -41,7 +41,7 @@ _BEAT = 10.0  # seconds after which a run says again that it goes on
 
 @attrs.define(eq=False)
 class AzureReplacement:
-    """One run of such a migration; `Replacement` says more of each method."""
+    """One run of such a migration; `TableReplacement` says more of each method."""
 
     transition: Transition
     held: StoredCatalogue
@@ -63,12 +63,6 @@ class AzureReplacement:
     _etag: str | None = None
 
     def begin(self) -> None:
-        """Start it, from the beginning.
-
-        Raises:
-            Outdated: another run is about it; this may be called again.
-            StoreLocked: the store is frozen.
-        """
         check_models(self.transition.new, self.table)
         run_before = self.held.value.history.running
         if run_before is None:
@@ -108,7 +102,6 @@ class AzureReplacement:
         self.target = self._engine(self._catalogue, self.transition.new, new, read_only=False)
 
     def run(self, work: Effects[T]) -> T:
-        """Return what a work returns."""
         with store_errors(self.name):
             return self.driver.run(work)
 
@@ -156,15 +149,12 @@ class AzureReplacement:
         self._beat = yield from clock()
 
     def alive(self) -> None:
-        """Let other runs know from time to time that this one goes on."""
         if self.run(clock()) - self._beat > _BEAT:
             self.run(self._say_alive())
 
     # -- the switch
 
     def freeze(self) -> None:
-        """Let no program change entities any more, and wait until each one knows."""
-
         def frozen(catalogue: StoredCatalogue) -> Catalogue | None:
             if not self._is_mine(catalogue):
                 raise StaleScript
@@ -177,7 +167,6 @@ class AzureReplacement:
             self.alive()
 
     def switch(self, entities: int) -> bool:
-        """Let the new classes take the place of the old ones, and programs write again."""
         self._settle()
         self.run(gathered(self.table, self.timeout))
         new = self.run(read_catalogue(self._catalogue, self.timeout))
@@ -245,7 +234,6 @@ class AzureReplacement:
         return {names.get(table, table) for table in tables}
 
     def close(self) -> None:
-        """Let go of both; unless it has switched, everything is as it was before."""
         for engine in self._engines:
             engine.close()
         if self._entry is None:
