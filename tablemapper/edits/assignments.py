@@ -232,7 +232,9 @@ def assignments(model: Model, verb: str, assigned: Sequence[Assignment[Any]], va
     for attr, value, action in changes:
         field, path = fields[attr.name], parts.list_path(attr.path) if attr.path else ()
         if field is None:
-            faults.append(_fixed_fault(model.declaration.field(attr.name)))
+            fixed = model.declaration.field(attr.name)
+            in_key = f"{fixed.name}: a key field cannot be assigned; store.move(entity, new_key) gives another key"
+            faults.append(read_only_fault(fixed) if fixed.read_only else in_key)
             continue
         twin_paths = [parts.list_path(step.path) for step in steps if step.field is field]
         for twin in twin_paths:
@@ -251,13 +253,6 @@ def assignments(model: Model, verb: str, assigned: Sequence[Assignment[Any]], va
     if faults:
         raise InvalidEntity(f"{verb} of {model.name}", faults)
     return Assignments(model, tuple(steps))
-
-
-def _fixed_fault(field: FieldModel) -> str:
-    """Return why a field cannot be assigned."""
-    if field.read_only:
-        return read_only_fault(field)
-    return f"{field.name}: a key field cannot be assigned; store.move(entity, new_key) gives another key"
 
 
 def _value_text(kind: ValueType, value: Any) -> str:

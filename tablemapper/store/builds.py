@@ -166,21 +166,12 @@ def in_batches(
             sleep(pause)
 
 
-def build_declared(engine: Engine, progress: ProgressOption) -> None:
-    """Build what the opened classes declare; close the engine if that does not come to its end.
+def build_new(engine: Engine, progress: ProgressOption) -> None:
+    """Build what the opened classes declare.
 
     Raises:
         UniqueViolation: a value is held twice in an index of theirs that is to be unique.
     """
-    try:
-        build_new(engine, progress)
-    except BaseException:
-        engine.close()
-        raise
-
-
-def build_new(engine: Engine, progress: ProgressOption) -> None:
-    """Build what the opened classes declare, and leave the engine open; as `build_declared`."""
     if not engine.unready:
         return
     labels = {
