@@ -25,7 +25,7 @@ from ..catalogue.notes import gathered
 from ..catalogue.open_classes import OpenClasses
 from ..catalogue.opening import open_catalogue
 from ..catalogue.placement import check_models
-from ..catalogue.publication import StoredCatalogue, changed, names_of, read_catalogue
+from ..catalogue.publication import StoredCatalogue, changed, read_catalogue, tables_in
 from ..cross_partition.outbox import Outbox, Timing
 from ..dropping import abandoned, deleted_tables
 from ..engine import AzureEngine
@@ -189,7 +189,9 @@ class AzureReplacement:
                 history = history.without(running).with_(applied, kept=[*applied.kept, self._catalogue])
             else:
                 history = history.with_(running, kept=[self._catalogue])
-            draft = ActionPlan(server_now, lambda: self._physical(value), renames=False)
+            # (Among the classes that end are those that earlier scripts dropped, which no class declares any more.)
+            ended_tables = tables_in(value.part(self.transition.ending)).values()
+            draft = ActionPlan(server_now, lambda: ended_tables, renames=False)
             return switched(
                 draft, attrs.evolve(value, frozen=None, staged=staged, history=history), transition, entities
             )
@@ -217,21 +219,6 @@ class AzureReplacement:
         if self.transition.back:
             return last_entry is not None and last_entry.undone is not None
         return last_entry is not None and last_entry.switched is not None and last_entry.started == self._entry.started
-
-    def _physical(self, value: Catalogue) -> set[str]:
-        """Return the tables that the account has of the classes that are replaced, as it calls them.
-
-        Among them are those of what earlier scripts dropped, which no class declares any more.
-        """
-        names, forms = names_of(value), self._models(value).values()
-        tables = {form.table for form in forms}
-        tables |= {
-            index_form.table
-            for form in forms
-            for index_form in form.indexes.values()
-            if index_form.partition != form.partition
-        }
-        return {names.get(table, table) for table in tables}
 
     def close(self) -> None:
         for engine in self._engines:
