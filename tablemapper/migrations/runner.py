@@ -389,7 +389,10 @@ class _Run:
 
     def _adopt(self, done_count: int, end: int) -> bool:
         """Note scripts as done that are older than the store, as it has their new classes; return whether there are any."""
-        if done_count == end or self._is_started(self._scripts[done_count]):
+        if done_count == end:
+            return False
+        running = self._engine.history().running
+        if running is not None and running.id == self._scripts[done_count].id:
             return False
         forms = self._engine.forms()
         if matches(self._scripts[done_count].old, forms):
@@ -402,10 +405,6 @@ class _Run:
         to = matching[-1] + 1 if matching else end
         self._engine.adopt([(script.id, script.digest) for script in self._scripts[done_count:to]])
         return True
-
-    def _is_started(self, script: Script) -> bool:
-        running = self._engine.history().running
-        return running is not None and running.id == script.id
 
     def _run_script(self, script: Script, *, is_undoing: bool) -> bool:
         """Run one script, which may undo another; return whether it came to its end."""

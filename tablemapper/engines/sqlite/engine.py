@@ -337,7 +337,8 @@ class SqliteEngine:
                     built = clear_batch(writer, sqlite.stored, most)
                 return
             built = build_batch(sqlite, writer, jobs[0], most)
-            _end_job(writer, built)
+            if built.completed:
+                change(writer, finished, built.completed)
 
         pace = self._write(write)
         if built is None:
@@ -514,12 +515,6 @@ class SqliteEngine:
 def _end_stale_twins(migrations: Collection[str], writer: Writer) -> None:
     """End the twins that this process cannot keep in step with what it is about to write."""
     change(writer, end_stale_twins, migrations)
-
-
-def _end_job(writer: Writer, built: BuildStep) -> None:
-    """Note in the catalogue what is complete, if a job ended."""
-    if built.completed:
-        change(writer, finished, built.completed)
 
 
 def _settled(write: Callable[[SqliteSchema, Writer], object], sqlite: SqliteSchema, writer: Writer) -> None:

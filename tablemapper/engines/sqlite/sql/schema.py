@@ -70,8 +70,13 @@ class SqliteSchema(StoredClasses):
             for model in (*self.models, *self._unopened)
         }
         self.jobs: dict[Model, tuple[BuildJob, ...]] = _jobs(self.catalogue, everything)
-        self.unready: dict[str, str] = self._unready()
-        by_writes = {model: self._by_writes(model, maintained) for model, maintained in everything.items()}
+        states = states_here(self.catalogue, self._other_rules, self.guests)
+        self.unready: dict[str, str] = {label: state for label, state in states.items() if state != "ready"}
+        disabled = [label for label, state in self.unready.items() if state in ("disabled", "beside")]
+        by_writes = {
+            model: maintained.less([maintained.only(disabled), *[job.targets for job in self.jobs.get(model, ())]])
+            for model, maintained in everything.items()
+        }
         self.maintenance: ModelDict[Maintenance] = ModelDict(self._retired, by_writes)
         indexes = [index for maintained in everything.values() for index in maintained.indexes]
         self.contested: dict[IndexMaintenance, bool] = {
@@ -103,15 +108,6 @@ class SqliteSchema(StoredClasses):
         self.updates: dict[Model, Any] = {}
 
     # ------------------------------------------------------------------------------------------ what is maintained
-
-    def _unready(self) -> dict[str, str]:
-        states = states_here(self.catalogue, self._other_rules, self.guests)
-        return {label: state for label, state in states.items() if state != "ready"}
-
-    def _by_writes(self, model: Model, maintained: Maintenance) -> Maintenance:
-        """Return the part of a class's maintenance that concerns every entity."""
-        disabled = [label for label, state in self.unready.items() if state in ("disabled", "beside")]
-        return maintained.less([maintained.only(disabled), *[job.targets for job in self.jobs.get(model, ())]])
 
     def _add_indexes(self, model: Model, maintained: Maintenance) -> None:
         """Add the tables of a class's indexes, also for classes that declare them by another name or form."""
