@@ -452,7 +452,7 @@ class _Run:
         if transition.links and transition.ending & engine.building():
             # The version before goes on, and nothing is built any more in the tables that it has then.
             self.settle(attrs.evolve(script, new=script.old, steps=()))
-        if faults := engine.lacking(transition):
+        if faults := engine.irreversible(transition):
             raise MigrationStopped(
                 f"{transition.name}: {entity_count(len(faults))} cannot go back, and nothing was written for that\n{fault_list(faults)}",
                 report=attrs.evolve(self._report(is_done=False), faults=tuple(faults)),

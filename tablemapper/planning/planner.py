@@ -304,7 +304,7 @@ def _covers(form: QueryShape, path: AccessPath, required: Iterable[Attr[Any, Any
     selected = form.selected is not None and not form.state
     if path.index is None or not selected:
         return False
-    missing = form.lacking.get(path.index.name, ())
+    missing = form.missing_fields.get(path.index.name, ())
     # (Where nothing is needed, as for a count, rows that may be older than the entities are no answer either.)
     return missing is not None and all(path.holds(attr) and attr.name not in missing for attr in required)
 

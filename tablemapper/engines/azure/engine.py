@@ -269,7 +269,7 @@ class AzureEngine:
 
     def _check_ready(self, model: Model, classes: OpenClasses) -> None:
         """Refuse to read groups that are not complete, and the fields that these keep."""
-        labels = classes.needed(model)
+        labels = classes.required_labels(model)
         if labels and not classes.unready.keys().isdisjoint(labels):  # (it may be built anew since)
             self.catch_up()
             for label in labels:
@@ -378,15 +378,15 @@ class AzureEngine:
 
     # ------------------------------------------------------------------------------------------ what is maintained
 
-    def needed(self, model: Model) -> Sequence[str]:
+    def required_labels(self, model: Model) -> Sequence[str]:
         """Return the labels of what has to be ready for a class to be read: an aggregate itself, and what keeps fields."""
-        return self._classes.needed(model)
+        return self._classes.required_labels(model)
 
     def label(self, model: Model, index: str | None = None) -> str:
         return model.name if index is None else f"{model.name}.{index}"
 
-    def lacking(self, model: Model, *, eventual: bool = False) -> Mapping[str, Collection[str] | None]:
-        return self._classes.lacking(model, eventual=eventual)
+    def missing_fields(self, model: Model, *, eventual: bool = False) -> Mapping[str, Collection[str] | None]:
+        return self._classes.missing_fields(model, eventual=eventual)
 
     @property
     def eventual(self) -> Collection[str]:
@@ -494,7 +494,7 @@ class AzureEngine:
         while self.build(MAX_PAGE, labels) is not None:
             meter.advance(0)
 
-    def whole(self, model: Model) -> Model:
+    def with_stored_fields(self, model: Model) -> Model:
         return self.classes.stored(model)
 
     def widen(self, aggregate: AggregateMaintenance, groups: Mapping[tuple[str, str], Delta]) -> None:

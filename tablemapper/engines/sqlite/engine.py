@@ -311,12 +311,12 @@ class SqliteEngine:
     def label(self, model: Model, index: str | None = None) -> str:
         return self._sqlite.label(model, index)
 
-    def needed(self, model: Model) -> Sequence[str]:
+    def required_labels(self, model: Model) -> Sequence[str]:
         """Return the labels of the aggregates that a read of a class needs: itself, and what keeps its fields."""
-        return self._sqlite.needed(model)
+        return self._sqlite.required_labels(model)
 
-    def lacking(self, model: Model, *, eventual: bool = False) -> Mapping[str, Collection[str] | None]:
-        return self._sqlite.lacking.get(model, {})
+    def missing_fields(self, model: Model, *, eventual: bool = False) -> Mapping[str, Collection[str] | None]:
+        return self._sqlite.missing_fields.get(model, {})
 
     def build(self, most: int, labels: Collection[str] | None) -> BuildStep | None:
         self.file.check_writable()
@@ -332,13 +332,13 @@ class SqliteEngine:
                     built = clear_batch(writer, sqlite.stored, most)
                 return
             built = build_batch(sqlite, writer, jobs[0], most)
-            if built.ended:
-                change(writer, finished, built.ended)
+            if built.completed:
+                change(writer, finished, built.completed)
 
         pace = self._write(write)
         if built is None:
             return None
-        if built.ended:
+        if built.completed:
             self.catch_up()
         return attrs.evolve(built, pace=pace)
 
@@ -482,8 +482,8 @@ class SqliteEngine:
         self.file.compact(lambda: meter.advance(0), lambda writer: change(writer, tidied))
         self.catch_up()
 
-    def whole(self, model: Model) -> Model:
-        return self._sqlite.whole(model)
+    def with_stored_fields(self, model: Model) -> Model:
+        return self._sqlite.with_stored_fields(model)
 
     def widen(self, aggregate: AggregateMaintenance, groups: Mapping[tuple[str, str], Delta]) -> None:
         by_key = attrs.evolve(aggregate, key=lambda key: key)

@@ -305,4 +305,4 @@ def _build_small(change: CatalogueUpdate, writer: Writer, sqlite: SqliteSchema) 
     for job in sqlite.all_jobs:
         _, total = progress(writer.get, job.name)
         if total <= _AT_ONCE:
-            change.take(finished, build_batch(sqlite, writer, job, total + 1).ended)
+            change.take(finished, build_batch(sqlite, writer, job, total + 1).completed)

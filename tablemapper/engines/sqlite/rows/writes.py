@@ -270,10 +270,10 @@ def _complete(extended: ExtendedModel, class_rows: WrittenRows) -> None:
     """Add to rows what their class does not know of them."""
     for operation in (*class_rows.inserts, *class_rows.updates):
         assert operation.new is not None
-        if operation.moved is None:
+        if operation.moved_from is None:
             operation.new = extended.completed(operation.new, operation.old)
         else:
-            operation.new = extended.completed(operation.new, operation.moved.old, moved=True)
+            operation.new = extended.completed(operation.new, operation.moved_from.old, moved=True)
     if class_rows.deletes:
         extended.check_writable()
 
