@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from ..engines.current_transaction import check_outside
+from ..engines.optional_protocols import usable_schema
 from ..entities.entity import Entity
 from ..entities.key import KeyOf
 from ..execution.prepared import PlanCache
@@ -130,5 +131,9 @@ class BulkVerbs:
             StoreLocked: the store is frozen.
         """
         check_outside(self._operations.engine, "expire")
-        models = self._operations.ended.places if cls is None else [self._operations.ending(cls)]
+        if cls is not None:
+            return expire(self._plans, [self._operations.ending(cls)], limit, progress)
+        self._operations.engine.catch_up()
+        usable = usable_schema(self._operations.engine).by_class
+        models = [model for model in self._operations.ended.places if model.cls in usable]
         return expire(self._plans, models, limit, progress)

@@ -256,6 +256,10 @@ class AzureEngine:
         """Return the opened classes that can be used; None if they are those of the catalogue."""
         return self.run(self.current.look()).schema if self._own_since is None else None
 
+    def usable(self) -> Schema:
+        """Return the opened classes that can be used, as far as it knows."""
+        return self._classes.schema
+
     def extend(self, schema: Schema) -> None:
         """Go on with further classes."""
         check_models(schema, self._table)
