@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import time
 from collections.abc import Callable, Iterable
@@ -59,7 +58,6 @@ def in_child(work: Callable[[], object]) -> str:
             except BaseException as error:
                 said = type(error).__name__
             os.write(pipe, said.encode())
-            gc.collect()
         finally:
             os._exit(0)
     os.close(pipe)

@@ -180,6 +180,7 @@ def test_a_forked_child_can_use_nothing_of_the_parent_and_does_it_no_harm(path: 
     for use in uses:
         assert in_child(use) == "StoreClosed"
     assert in_child(lambda: file.close()) == "None"
+    assert in_child(lambda: gc.collect() < 0) == "False"
     assert f"{path.name}-turn" in beside(path), "the child removed the file of the turns"
 
     def own() -> int:

@@ -349,18 +349,19 @@ def test_a_system_that_fails_at_any_call_leaves_the_old_store_or_the_new_one(cop
 
 @pytest.mark.parametrize("op", [*OPERATIONS, "system"])
 def test_a_process_that_is_killed_at_any_call_leaves_the_old_store_or_the_new_one(
-    copy: Path, left: Path, op: str
+    copy: Path, left: Path, op: str, *, full_size: bool
 ) -> None:
-    attempts = every(lambda n: SystemAttempt(n, die)) if op == "system" else every_call(op, error=die)
+    step = 1 if full_size else 2 if op == "system" else 5
+    attempts = every(lambda n: SystemAttempt(n, die), step) if op == "system" else every_call(op, step, error=die)
     for attempt, place in lives(left, attempts):
 
-        def killed(attempt: Attempt = attempt, place: Path = place) -> str:
+        def killed(attempt: Attempt = attempt, place: Path = place) -> int:
             with attempt:
                 restore_file(copy, place, overwrite=True, vfs="faulty")
-            return "lived"
+            return attempt.calls
 
-        lived = in_child(killed)
-        attempt.fired = not lived
-        check_either(place, None if lived else StoreError("killed"))
+        calls = in_child(killed)
+        attempt.fired, attempt.calls = not calls, int(calls or 0)
+        check_either(place, None if calls else StoreError("killed"))
         restore_file(copy, place, overwrite=True)
         assert beside(place) == [], "the next restore removes what a killed one left"
