@@ -13,7 +13,7 @@ from ...classes import aggregate, entity, grouped
 from ...migrations.shapes import made, script, step
 from ...stores import sound_store
 from .memory import Faulty, Memory
-from .place import AzurePlace
+from .place import AheadWire, AzurePlace, TimedPlace
 
 
 def part(maker: str = "maker", price: str = "price", others: dict[str, Any] | None = None, **more: Any) -> Any:
@@ -493,10 +493,11 @@ def test_renamed_properties_are_copied_under_their_names(place: Any, tmp_path: A
 
 
 def test_the_emulator_holds_properties_under_the_names_that_they_came_with(connection: str) -> None:
-    with tm.open(connection, models=OLDS) as old:
+    place: Any = TimedPlace(memory=AheadWire(connection), still=True)
+    with tm.open(place, models=OLDS) as old:
         old.insert_many([old_of(one) for one in ITEMS])
-        assert tm.migrate(connection, [names], contract=True).contracted == ("names",)
-    with tm.open(connection, models=NEWS) as new:
+        assert tm.migrate(place, [names], contract=True).contracted == ("names",)
+    with tm.open(place, models=NEWS) as new:
         assert seen(new, NEWS) == expected(ITEMS)
         new.merge(NEW.key("x", 0), cost=9.0)
         assert new[NEW.key("x", 0)].cost == 9.0

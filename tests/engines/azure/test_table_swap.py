@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -20,7 +19,7 @@ from tablemapper.engines.azure.tables.service import ErrorResponse, NoResponse, 
 from ...classes import aggregate, entity
 from ...migrations.shapes import made, step
 from .memory import Memory, Options
-from .place import AzurePlace
+from .place import AheadWire, AzurePlace, TimedPlace
 
 
 def user_of(age: Any, key: Any, **indexes: Any) -> Any:
@@ -178,19 +177,6 @@ class Watched(Memory):
             self.each = None
 
 
-class Timed(AzurePlace):
-    """A place whose programs have the time of the service."""
-
-    def _service(self, clock: Callable[[], int] | None = None) -> dict[str, Any]:
-        memory = self.memory
-        assert memory is not None
-
-        def sleep(seconds: float) -> None:
-            memory.ahead += seconds
-
-        return {**super()._service(clock), "sleep": sleep, "monotonic": lambda: time.monotonic() + memory.ahead}
-
-
 def watched(users: int = 12, kind: Any = AzurePlace, way: Way = FORTH) -> tuple[Watched, Any]:
     """Return a service, and a place in it with some users."""
     memory = Watched()
@@ -203,7 +189,7 @@ def watched(users: int = 12, kind: Any = AzurePlace, way: Way = FORTH) -> tuple[
 @pytest.mark.parametrize("seed", range(5))
 def test_what_programs_write_until_they_may_only_read_is_converted_too(seed: int, way: Way) -> None:
     rng, held = random.Random(seed), {number: way.before(number) for number in range(12)}
-    memory, place = watched(kind=Timed, way=way)
+    memory, place = watched(kind=TimedPlace, way=way)
     refused = written = 0
     with tm.open(place, models=way.old.ALL) as old:
 
@@ -249,7 +235,7 @@ def test_unique_values_may_move_all_the_time(seed: int) -> None:
     go = made(new, old, step("convert", old.age, new.age, int), name="go")
     rng, memory, refused = random.Random(seed), Watched(Options(pages=2)), 0
     codes = {number: f"c{number}" for number in range(8)}
-    place: Any = Timed(memory=memory, still=True)
+    place: Any = TimedPlace(memory=memory, still=True)
     with tm.open(place, models=[old]) as store:
         store.insert_many([old(number, code, "7") for number, code in codes.items()])
 
@@ -354,7 +340,7 @@ def test_an_answer_that_is_lost_changes_nothing(way: Way, full_size: bool) -> No
 
 
 def test_of_two_runs_at_once_the_second_waits_for_the_first(place: Any) -> None:
-    memory, place = watched(kind=Timed)
+    memory, place = watched(kind=TimedPlace)
 
     def begin(number: int, request: Any) -> None:
         if number == 45:  # (it is about it)
@@ -374,9 +360,9 @@ def test_of_two_runs_at_once_the_second_waits_for_the_first(place: Any) -> None:
         if slept == 3:
             raise Ended
 
-    class Waiting(Timed):
+    class Waiting(TimedPlace):
         def migrations(self, **_: Any) -> Any:
-            engine = Timed.migrations(self)
+            engine = TimedPlace.migrations(self)
             engine._driver._sleep = wait
             return engine
 
@@ -389,7 +375,7 @@ def test_of_two_runs_at_once_the_second_waits_for_the_first(place: Any) -> None:
 
 
 def test_a_run_that_another_one_took_for_ended_ends(place: Any) -> None:
-    memory, place = watched(kind=Timed)
+    memory, place = watched(kind=TimedPlace)
     reports = []
 
     def begin_too(number: int, request: Any) -> None:
@@ -432,7 +418,7 @@ def test_pairs_that_programs_write_while_they_are_copied_do_not_stop_it() -> Non
 
     go = made(both, [name, size], step("join", name, size, lambda a, b: both(a.p, a.id, a.name, b.size), into=both))
     memory, written = Watched(), 0
-    place: Any = Timed(memory=memory, still=True)
+    place: Any = TimedPlace(memory=memory, still=True)
     with tm.open(place, models=[name, size]) as store:
 
         def write(number: int, request: object) -> None:
@@ -454,7 +440,7 @@ def test_a_program_whose_classes_stay_the_same_reads_the_new_tables(contract: bo
 
     go = made(after, before, step("convert", before.age, after.age, lambda age: age + "0"))
     memory = Watched()
-    place: Any = Timed(memory=memory, still=True)
+    place: Any = TimedPlace(memory=memory, still=True)
     with tm.open(place, models=[before]) as store, tm.open(place, models=[before]) as other:
         store.insert(before(1, "c1", "7"))
 
@@ -518,7 +504,7 @@ def test_duplicates_of_a_unique_index_stop_a_script_unless_it_resolves_them() ->
     first = made(new, old, step("convert", old.age, new.age, int), keep_first)
 
     memory = Memory()
-    place: Any = Timed(memory=memory, still=True)
+    place: Any = TimedPlace(memory=memory, still=True)
     bare = entity("Item", "Items", {"id": int, "code": str, "age": str}, tm.Key[int](partition="{id}"))
     with tm.open(place, models=[bare]) as store:
         store.insert_many([bare(number, f"c{number // 2}", "7") for number in range(8)])
@@ -603,7 +589,7 @@ def test_of_two_that_contract_the_later_deletes_no_table_that_has_its_name_again
 
     people = made(person, Old.Note, step("rename_class", Old.Note, person), name="people")
     memory, waited = Watched(), 0
-    place: Any = Timed(memory=memory, still=True)
+    place: Any = TimedPlace(memory=memory, still=True)
     with tm.open(place, models=[Old.Note]) as store:
         store.insert(Old.Note("a", "t"))
     tm.migrate(place, [people])
@@ -813,9 +799,8 @@ def test_each_table_has_a_new_one_of_its_own_however_long_its_name_is(length: in
 
 
 def test_the_emulator_has_new_tables_after_it(connection: str) -> None:
-    with tm.open(connection, models=Old.ALL) as old:
-        old.insert_many(map(user, range(30)))
-        old.insert_many([Old.Note(f"n{n}", f"t{n % 3}") for n in range(5)])
-    report = tm.migrate(connection, [ages], contract=True)
+    place: Any = TimedPlace(memory=AheadWire(connection), still=True)
+    FORTH.begin(place, 30)
+    report = tm.migrate(place, [ages], contract=True)
     assert (report.applied, report.contracted, report.entities) == (("ages",), ("ages",), 30)
-    assert FORTH.seen(connection) == FORTH.after(map(user, range(30)))
+    assert FORTH.seen(place) == FORTH.after(map(user, range(30)))
