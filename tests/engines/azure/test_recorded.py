@@ -36,7 +36,7 @@ from tablemapper.schema.model import compile_schema
 from tablemapper.schema.rows import FIRST
 
 from .memory import Memory
-from .place import AzurePlace, TimedPlace
+from .place import TimedPlace
 from .test_wire import Transport, wired
 
 JSON = {"Content-Type": "application/json;odata=minimalmetadata;streaming=true;charset=utf-8"}
