@@ -47,26 +47,6 @@ def beside(path: Path) -> list[str]:
     return sorted(name for name in os.listdir(path.parent) if name != path.name)
 
 
-def in_child(work: Callable[[], object]) -> str:
-    """Run ``work`` in a forked process; return what it returned or raised."""
-    end, pipe = os.pipe()
-    if (child := os.fork()) == 0:
-        try:
-            os.close(end)
-            try:
-                said = str(work())
-            except BaseException as error:
-                said = type(error).__name__
-            os.write(pipe, said.encode())
-        finally:
-            os._exit(0)
-    os.close(pipe)
-    with os.fdopen(end, "rb") as answer:
-        said = answer.read().decode()
-    os.waitpid(child, 0)
-    return said
-
-
 class Clock:
     """A clock that stands still: of times in µs, or of seconds that pass while something sleeps."""
 

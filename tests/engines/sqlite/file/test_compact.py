@@ -15,8 +15,9 @@ from tablemapper.engines.sqlite.file.database import File
 from tablemapper.engines.sqlite.file.opening import open_file
 from tablemapper.errors import StoreError, StoreLocked
 
+from ....forks import in_child
 from ....sqlite_vfs import Attempt, die, every_call
-from ..table import beside, in_child, insert, open_table
+from ..table import beside, insert, open_table
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # from the failing layer
 

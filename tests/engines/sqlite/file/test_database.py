@@ -21,7 +21,8 @@ from tablemapper.engines.sqlite.file.writer import Writer
 from tablemapper.errors import StoreClosed, StoreError
 
 from .... import sqlite_vfs  # noqa: F401  registers the file layers
-from ..table import beside, in_child, insert, open_table
+from ....forks import in_child
+from ..table import beside, insert, open_table
 
 SEEK = "SELECT v FROM t WHERE k = ?"
 

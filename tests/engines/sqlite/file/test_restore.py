@@ -16,8 +16,9 @@ from tablemapper.engines.sqlite.file import backup, restore
 from tablemapper.engines.sqlite.file.opening import open_file, restore_file
 from tablemapper.errors import CorruptStore, NotAStore, OutcomeUnknown, StoreError, StoreLocked
 
+from ....forks import in_child
 from ....sqlite_vfs import Attempt, die, every, every_call
-from ..table import beside, checkpoint, in_child, insert, open_table
+from ..table import beside, checkpoint, insert, open_table
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # from the failing layer
 
