@@ -18,12 +18,13 @@ from ..codegen import Names, compile_functions
 from ..entities.declaration import check_type, check_value, checked_on_write, located, read_only_fault
 from ..entities.entity import key_of
 from ..entities.fields import FieldModel
-from ..errors import CorruptStore, InvalidEntity, did_you_mean, safe_repr
+from ..errors import CorruptStore, EntityTooLarge, InvalidEntity, did_you_mean, safe_repr
 from ..expressions.arithmetic import EXACT, Computed, Number, calculation_fault, kind_of
 from ..expressions.python_source import calculation_source
 from ..expressions.tree import Assignment, Attr, ElementOfList
 from ..limits import check_value as size_fault
 from ..owner_cache import cached_on_owner
+from ..pieces import is_full
 from ..schema.maintenance import sound_test
 from ..schema.model import Model, has_functions
 from ..schema.rows import DAMAGE, FIRST, SAFE_LENGTH, Row, unreadable
@@ -99,11 +100,11 @@ class Assignments:
         if hasattr(self.model.cls, "__attrs_post_init__"):
             return None
         for step in self.steps:
-            if step.constant is None or not step.is_constant or step.field.type.undeclared:
+            if step.constant is None or not step.is_constant or step.field.type.undeclared or step.field.large:
                 return None
         values = {step.field.name: step.field.type.store(step.constant) for step in self.steps}
-        # (What is too long is refused with the key of the entity, which is read then.)
-        return None if any(size_fault(name, value) for name, value in values.items()) else values
+        # (What is too long is refused with the key of the entity, which is read then; what is full might have pieces behind.)
+        return None if any(map(is_full, values.values())) else values
 
     def of_rows(self) -> Callable[[Row], Row | None] | None:
         """Return what makes the row of an entity that of the changed one, or None if that needs a look at the entity.
@@ -155,8 +156,11 @@ class Assignments:
         values = list(row)
         for step in self.steps:
             if step.is_constant:
-                constant = step.constant
-                values[self.model.position[step.field.name]] = None if constant is None else step.kind.store(constant)
+                constant, at = step.constant, self.model.position[step.field.name]
+                stored = None if constant is None else step.kind.store(constant)
+                if step.field.large is False and stored != row[at] and (fault := size_fault(step.field.name, stored)):
+                    raise EntityTooLarge(f"{self.model.name} {row[:2]}", [fault])
+                values[at] = stored
         return tuple(values)
 
     def apply(self, entity: Any) -> None:

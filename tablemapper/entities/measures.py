@@ -94,7 +94,7 @@ def _name_list(names: set[str] | frozenset[str]) -> str:
 
 def _measure_faults(field: FieldModel, measure: Measure, source: type[Any]) -> list[str]:
     """Return the first fault of a measure: of what it reads, of what it is of, or of the type of its field."""
-    fault = _source_fault(measure, source)
+    fault = _source_fault(measure, source) or _large_fault(measure, source)
     if fault is None and measure.kind == "count":
         fault = None if field.type.name == "int" else f"a count is an int, not {field.type.name}"
     elif fault is None:
@@ -128,6 +128,13 @@ def _source_fault(measure: Measure, source: type[Any]) -> str | None:
             return f"{attribute!r} is a maintained field itself; measure its source"
     if isinstance(attr, ElementAttr) and measure.kind != "group":
         return f"{attr!r} is a group field, and cannot be measured"
+    return None
+
+
+def _large_fault(measure: Measure, source: type[Any]) -> str | None:
+    for attribute in () if measure.attr is None else measure.attr.attributes():
+        if abstract_declaration(source).field(attribute.name).large:
+            return f"{attribute.name} is large, and cannot be in a {'group' if measure.kind == 'group' else 'measure'}"
     return None
 
 

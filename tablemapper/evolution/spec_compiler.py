@@ -82,10 +82,15 @@ def source_model(declared_model: Model, form: ModelSpec, keepers: Mapping[str, M
         )
         as_is |= field.name in grouped and class_field.members == catalogue_field.members
         kind = field.annotation if as_is else _kind(catalogue_field)
-        body.add(field.property, kind, FieldOptions(name=field.property, stored=field.stored, kw_only=True), field.name)
+        body.add(
+            field.property,
+            kind,
+            FieldOptions(name=field.property, stored=field.stored, kw_only=True, large=None),
+            field.name,
+        )
     for property, hidden in form.fields.items():
         if property not in body.names:
-            body.add(property, _kind(hidden), FieldOptions(name=property, kw_only=True))
+            body.add(property, _kind(hidden), FieldOptions(name=property, kw_only=True, large=None))
     for property, keeper in keepers.items():
         shape = keeper.aggregate
         assert shape is not UNSET
@@ -158,7 +163,7 @@ def _entity_body(form: ModelSpec) -> _Body:
     body = _Body(__name__)
     for property, field in form.fields.items():
         is_stored = not field.in_key and property in form.key_fields
-        body.add(property, _kind(field), FieldOptions(name=property, stored=is_stored, kw_only=True))
+        body.add(property, _kind(field), FieldOptions(name=property, stored=is_stored, kw_only=True, large=None))
     return body
 
 

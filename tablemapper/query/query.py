@@ -83,7 +83,7 @@ class Query(ClassResults[E]):
         order = []
         for step in steps:
             order_by_step = order_step(step, model)
-            own_field(order_by_step.attr, model)
+            own_field(order_by_step.attr, model, "an order")
             if not order_by_step.attr.type.sortable:
                 raise InvalidQuery(
                     f"order_by: {order_by_step.attr!r} is {order_by_step.attr.type.name}, which has no order"
@@ -306,7 +306,7 @@ class Query(ClassResults[E]):
         if not fields:
             raise InvalidQuery("group_by: name at least one field")
         for field in fields:
-            attr = own_field(field, self._spec.model)
+            attr = own_field(field, self._spec.model, "a group")
             if not attr.type.keyable:
                 kind = "no field" if attr.name == TIMESTAMP_NAME else attr.type.name
                 raise InvalidQuery(f"group_by: {attr!r} is {kind}; group by a scalar field")
@@ -322,7 +322,7 @@ class Query(ClassResults[E]):
     def _states(self, by: tuple[Attr[Any, Any], ...], measured: Measured, slot: MeasureState) -> States:
         measure = slot.attr
         for attr in () if measure is None else measure.attributes():
-            own_field(attr, self._spec.model)
+            own_field(attr, self._spec.model, "a measure")
         aggregate = matching_aggregate(self._plans, self._spec, by, slot)
         if aggregate is not None:
             return aggregate.states(self._plans.reads)

@@ -13,7 +13,14 @@ from ..engines.check import CheckReport, RepairReport
 from ..engines.counted_statistics import count
 from ..engines.current_transaction import check_outside
 from ..engines.locations import path_of
-from ..engines.optional_protocols import CompactsStore, DropsClasses, ExtendsSchema, RecoversWrites, SupportsBackup
+from ..engines.optional_protocols import (
+    CompactsStore,
+    DropsClasses,
+    ExtendsSchema,
+    RecoversWrites,
+    SupportsBackup,
+    usable_schema,
+)
 from ..engines.protocol import Engine
 from ..engines.statistics import Statistics, SupportsStatistics
 from ..engines.status import Status
@@ -160,6 +167,7 @@ class Administration:
             CorruptStore: a table cannot be read.
         """
         engine, argument = self._engine, cast(object, workload)
+        engine.catch_up()
         if argument is not None and not isinstance(argument, Workload):
             raise TypeError(f"advise: workload= is a tm.Workload, got {safe_repr(argument)}")
         with start_meter(progress, "advise") as meter:
@@ -169,7 +177,7 @@ class Administration:
                     return self._statistics(model, _RECENT, 10, meter)
                 return None
 
-            return advise_schema(engine.schema, statistics_of, workload, engine.capabilities)
+            return advise_schema(usable_schema(engine), statistics_of, workload, engine.capabilities)
 
     def check(self, *, progress: ProgressOption = False) -> CheckReport:
         """Recompute every index row and every aggregate from the entities, and report the differences.

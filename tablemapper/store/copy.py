@@ -20,7 +20,7 @@ import attrs
 from ..engines.current_transaction import check_outside
 from ..engines.key_order import rows_by_key
 from ..engines.locations import open_engine
-from ..engines.optional_protocols import SupportsBackup
+from ..engines.optional_protocols import SupportsBackup, usable_schema
 from ..engines.protocol import Batch, Engine, Operation, Verb
 from ..entities.aggregates import kept_field
 from ..entities.declaration import has_table
@@ -101,6 +101,8 @@ def copy_engine(
         UniqueViolation: a value is held twice, as the source was written meanwhile.
     """
     check_outside(target, "copy")
+    for engine in (source, target):
+        engine.catch_up()  # (what was dropped is not copied)
     start, pairs = time.monotonic(), _matched(source, target, only, partly=partly)
     copies = [
         _Copy(
@@ -237,7 +239,7 @@ def _chosen(
 
 
 def _models(engine: Engine) -> dict[str, Model]:
-    return {model.name: model for model in engine.schema.models}
+    return {model.name: model for model in usable_schema(engine).models}
 
 
 def _stored_classes(engine: Engine) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any, Literal, Never, NoReturn, Self, TypeVar, overload
 import attrs
 
 from ..engines.current_transaction import check_outside
-from ..engines.optional_protocols import ClearsClasses, ReopensOnChange
+from ..engines.optional_protocols import ClearsClasses, ReopensOnChange, usable_schema
 from ..engines.protocol import Engine
 from ..entities.aggregates import Aggregate, kept_field
 from ..entities.declaration import is_base
@@ -229,7 +229,7 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
             return Query(self._plans, QuerySpec(self._operations.model(source.entity), source))
         models = []
         if is_base(source) and not classes:
-            return over_base(self._plans, source, self._engine.schema.models)
+            return over_base(self._plans, source, usable_schema(self._engine).models)
         for cls in (source, *classes):
             if isinstance(cls, IndexRange):
                 raise InvalidQuery(

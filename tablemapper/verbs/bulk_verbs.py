@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from ..engines.current_transaction import check_outside
+from ..engines.optional_protocols import usable_schema
 from ..entities.entity import Entity
 from ..entities.expiry import expiry_index
 from ..entities.index import IndexRange
@@ -135,7 +136,12 @@ class BulkVerbs:
             StoreLocked: the store is frozen.
         """
         check_outside(self._operations.engine, "expire")
-        models = self._operations.ended.places if cls is None else [self._operations.ending(cls)]
+        if cls is not None:
+            models = [self._operations.ending(cls)]
+        else:
+            self._operations.engine.catch_up()
+            usable = usable_schema(self._operations.engine).by_class
+            models = [model for model in self._operations.ended.places if model.cls in usable]
         remaining = None if limit is None else counted("expire: limit=", limit, least=0)
         moment, deleted = self._plans.moment(), 0
         for model in models:  # (along the index over the time, so that what ended first goes first in each partition)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
 from ..edits.assignments import assignments
@@ -271,7 +272,10 @@ class Operations:
             return changes.applied(old)
 
         if missing is not None:
-            return Operation("upsert", model, key[1], key[2], change(None), change=change)
+            new = missing
+            with suppress(InvalidEntity):  # (which counts where there is nothing: `change` raises it then)
+                new = change(None)
+            return Operation("upsert", model, key[1], key[2], new, change=change)
         operation = Operation("merge", model, key[1], key[2], change=change, assigned=changes.constants)
         if if_match is not None and if_match != "*":
             operation.etag = _etag(if_match)

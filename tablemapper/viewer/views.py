@@ -23,6 +23,7 @@ from ..guidance.workload import Workload
 from ..interchange.json import field_values, to_dict
 from ..interchange.parsing import key as parsed_key
 from ..limits import MAX_ENTITY, entity_size
+from ..pieces import property_of
 from ..planning.cost import bytes_text
 from ..query.partitions import Partition
 from ..query.salvage import UnreadableRow, tolerant
@@ -447,7 +448,10 @@ def _size(entity: Record) -> dict[str, int]:
     try:
         values = list(properties(model.declaration, model.columns, row))
         bare = entity_size(row[0], row[1], ())
-        sizes = {name: entity_size(row[0], row[1], [(name, edm, value)]) - bare for name, edm, value in values}
+        sizes: dict[str, int] = {}
+        for name, edm, value in values:
+            size, property = entity_size(row[0], row[1], [(name, edm, value)]) - bare, property_of(name)
+            sizes[property] = sizes.get(property, 0) + size
         return sizes | {"": entity_size(row[0], row[1], values)}
     except (TableMapperError, ValueError, TypeError):
         return {}

@@ -251,6 +251,10 @@ class AzureEngine:
     def declared(self) -> Schema | None:
         return self.run(self.current.look()).schema if self._own_since is None else None
 
+    def usable(self) -> Schema:
+        """Return the opened classes that can be used, as far as it knows."""
+        return self._classes.schema
+
     def extend(self, schema: Schema) -> None:
         check_models(schema, self._table)
         self.run(self.current.extend(schema))

@@ -142,7 +142,11 @@ class SqliteEngine:
 
     def declared(self) -> Schema | None:
         self.catch_up()
-        return self._sqlite.schema if self._own_since is None else None
+        return self.usable() if self._own_since is None else None
+
+    def usable(self) -> Schema:
+        """Return the opened classes that can be used, as far as it knows."""
+        return self._sqlite.schema
 
     def extend(self, schema: Schema) -> None:
         ways_back = self._sqlite.ways_back

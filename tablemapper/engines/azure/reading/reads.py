@@ -58,6 +58,7 @@ from ..tables.service import (
     filter_text,
 )
 from . import filters
+from .large_values import read_with_pieces
 from .memory_sort import sort_rank, sort_values
 from .rollup_fields import RollupField, completed
 from .scans import Runs, ascending, is_index_row, outer_places
@@ -191,6 +192,8 @@ class _Reading:
         few = limit is not None and limit + 2 < MAX_PAGE and not self._in_memory
         self._top = limit + 2 if few and limit is not None else None
         self._keepers = self._classes.keepers(self._model) if self._shows_kept() else ()
+        self._unselected: list[str] = []
+        """The selected properties that may have pieces which are not."""
         self._select = self._selected()
         self._pushed = () if spending is not None else tuple(self._conditions())
         self._split = index is None and any(source.is_local(self._model, path) for path in self._model.indexes)
@@ -216,9 +219,9 @@ class _Reading:
         if any(field.type.undeclared for field in stored):
             return ()
         below = [] if model.aggregate is None else [HIDDEN_PREFIX, STATE]
-        return tuple(
-            dict.fromkeys([*_KEYS, *[self._codec.name(field) for field in stored if not field.maintained], *below])
-        )
+        stored = [field for field in stored if not field.maintained]
+        self._unselected = [self._codec.name(field) for field in stored if field.type.spillable and not field.large]
+        return tuple(dict.fromkeys([*_KEYS, *chain.from_iterable(map(self._codec.selected, stored)), *below]))
 
     def _conditions(self) -> Iterable[Filter]:
         plan, among = self._plan, None
@@ -298,12 +301,15 @@ class _Reading:
         while page.after is not None:
             find = attrs.evolve(find, after=page.after)
             following = self._source.begin(self._ask(find)) if is_ahead else partial(self._source.run, self._ask(find))
-            yield self._with_kept(page.entities)
+            yield self._completed(page.entities)
             page, is_ahead = following(), self._top is None
-        yield self._with_kept(page.entities)
+        yield self._completed(page.entities)
 
-    def _with_kept(self, entities: Sequence[Entity]) -> Sequence[Entity]:
-        """Return entities with their maintained fields."""
+    def _completed(self, entities: Sequence[Entity]) -> Sequence[Entity]:
+        """Return entities with their maintained fields, and with the pieces of values that are larger than declared."""
+        if self._unselected:
+            timeout = self._source.timeout
+            entities = self._source.run(read_with_pieces(self._model.table, self._unselected, entities, timeout))
         if not self._keepers or self._index is not None:
             return entities
         return self._source.run(completed(self._keepers, entities, self._source.timeout))

@@ -46,7 +46,7 @@ from ..cross_partition.reservations import Reservations
 from ..cross_partition.value_counts import StalePages
 from ..tables.driver import ATTEMPTS, Effects, ReadClock, delay, read, side_by_side
 from ..tables.entity_json import HiddenProperties, as_stored, hidden_of, included, local_key, members_of, ops_member
-from ..tables.reserved_names import BASE_ROW, OP
+from ..tables.reserved_names import BASE_ROW, OP, OURS
 from ..tables.service import (
     ETAG,
     MAX_CHANGES,
@@ -226,7 +226,7 @@ class _Transaction:
         hidden = hidden_of(None if operation.fresh else change.old)
         undeclared, at = hidden.undeclared, self.decision.entities.index(change)
         if undeclared and operation.verb in ("replace", "upsert") and self._view.operations[at].change is None:
-            names = ", ".join([name for name in undeclared if "@" not in name])
+            names = ", ".join([name for name in undeclared if "@" not in name and not name.startswith(OURS)])
             raise InvalidEntity(
                 f"{operation.model.name} {operation.key}",
                 [
