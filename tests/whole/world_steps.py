@@ -171,7 +171,9 @@ def replace(world: World) -> None:
         edit = Edit("n", "n=7", lambda _: 7)
         assert world.merge_row(kind, key, [edit]) is None
         world.store.merge(kind.cls.key(*key), n=7)
-    elif world.rng.random() < 0.3:
+    elif "until" in row and read.until is not None and world.rng.random() < 0.4:  # (it ends before it is written)
+        world.time = max(world.time, read.until)
+    elif world.rng.random() < 0.2:
         tick(world)
     old = world.seen(kind).get(key)
     failure: Failure | None = tm.EntityNotFound if old is None else tm.PreconditionFailed
