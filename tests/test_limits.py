@@ -66,7 +66,10 @@ def test_a_lone_surrogate_counts_as_one_unit() -> None:
 )
 def test_a_text_has_at_most_32768_units(text: str, units: str | None) -> None:
     fault = check_value("note", text)
-    assert fault == (units and f"note: a text of {units} UTF-16 units, the most is 32,768 (64 KiB); split it")
+    assert fault == (
+        units
+        and f"note: a text of {units} UTF-16 units, the most is 32,768 (64 KiB); declare it with tm.field(large=True)"
+    )
 
 
 def test_a_surrogate_pair_counts_twice_in_a_text() -> None:
@@ -78,7 +81,7 @@ def test_a_surrogate_pair_counts_twice_in_a_text() -> None:
 def test_bytes_are_at_most_64_kib() -> None:
     assert check_value("photo", bytes(MAX_VALUE)) is None
     assert check_value("photo", bytes(MAX_VALUE + 1)) == (
-        "photo: 65,537 bytes, the most is 65,536 (64 KiB); split them"
+        "photo: 65,537 bytes, the most is 65,536 (64 KiB); declare it with tm.field(large=True)"
     )
 
 

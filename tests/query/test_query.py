@@ -176,8 +176,8 @@ class Forced(PlanCache):
             values.append(asked.moment or self.moment())
         key = form, wanted, by_time
         if key not in self.made:
-            lacking = self.engine.lacking(asked.model, eventual=asked.eventual)
-            plans, _ = candidates(query_form(asked, wanted, by_time=by_time, lacking=lacking))
+            lacking = self.engine.missing_fields(asked.model, eventual=asked.eventual)
+            plans, _ = candidates(query_form(asked, wanted, by_time=by_time, missing_fields=lacking))
             plan = next((plan for plan in plans if str(plan.path) == self.path), None)
             if plan is None:
                 raise ImpossiblePath(self.path)

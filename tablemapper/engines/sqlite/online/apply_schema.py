@@ -249,7 +249,7 @@ def verify(entries: list[tuple[Any, ...]], sqlite: SqliteSchema, catalogue: Cata
     """
     expected = {NAME: CREATE_CATALOGUE, **_SERVICE_TABLES}
     expected |= {index.name: index.create for index in sqlite.indexes.values()}
-    expected |= _values_tables(sqlite)
+    expected |= {name: values_ddl(name) for name in map(sqlite.values_table, sqlite.values)}
     for model in sqlite.models:
         if (table := sqlite.table_of(model)) != table.extended(model):
             raise mismatch("table", table.name)
@@ -268,12 +268,6 @@ def verify(entries: list[tuple[Any, ...]], sqlite: SqliteSchema, catalogue: Cata
     if missing := sorted(set(expected) - created):
         raise CorruptStore(f"the tables {', '.join(missing)} are missing; restore a backup")
     return {name for kind, name, *_ in entries if kind == "table"} - {NAME, *_SERVICE_TABLES, *_COMMON_TABLES}
-
-
-def _values_tables(sqlite: SqliteSchema) -> dict[str, str]:
-    """Return the statements for the tables of live values, by name."""
-    names = [sqlite.values_table(model) for model in sqlite.values]
-    return {name: values_ddl(name) for name in names}
 
 
 def has_to_change(catalogue: Catalogue, schema: Schema, query: CatalogueRead) -> bool:
@@ -298,16 +292,12 @@ def take_over(writer: Writer, schema: Schema) -> None:
             evolution = evolution_of(change.catalogue, schema, query, writer.timestamp)
         change.take(opened, schema, evolution)
         _build_small(change, writer, SqliteSchema(schema, change.catalogue))
-        _log_changes(evolution)
+        for schema_change in evolution.changes:
+            if schema_change.warning:
+                _log.warning("%s", schema_change)
+            elif schema_change.rule == "open" and schema_change.code:
+                _log.info("%s; a migration can remove it: %s", schema_change, schema_change.code)
     change.publish(extends=evolution.extends or by_other_rules)
-
-
-def _log_changes(evolution: Evolution) -> None:
-    for change in evolution.changes:
-        if change.warning:
-            _log.warning("%s", change)
-        elif change.rule == "open" and change.code:
-            _log.info("%s; a migration can remove it: %s", change, change.code)
 
 
 def _build_small(change: CatalogueUpdate, writer: Writer, sqlite: SqliteSchema) -> None:
@@ -315,4 +305,4 @@ def _build_small(change: CatalogueUpdate, writer: Writer, sqlite: SqliteSchema) 
     for job in sqlite.all_jobs:
         _, total = progress(writer.get, job.name)
         if total <= _AT_ONCE:
-            change.take(finished, build_batch(sqlite, writer, job, total + 1).ended)
+            change.take(finished, build_batch(sqlite, writer, job, total + 1).completed)
