@@ -280,6 +280,13 @@ def with_stamp(rng: random.Random, model: Model) -> Model:
     return attrs.evolve(model, records=(first, *model.records[1:]))
 
 
+def with_options(rng: random.Random, model: Model) -> Model:
+    """Return a model whose entities are written in every way, and whose classes often are variants."""
+    records = tuple([attrs.evolve(one, options=one.of is None) for one in model.records])
+    is_variant = rng.random() < 0.4 and all(one.over is None for one in records)
+    return Model(records, variant="7" if is_variant else "")
+
+
 def _is_there(record: Record, operand: Operand | Calculation | None) -> bool:
     return isinstance(operand, Operand) and not operand.step and not record.field(operand.field).optional
 
