@@ -14,15 +14,15 @@ from typing import Any
 import attrs
 import pytest
 
+from examples.benchmarks import columns, contestant, everyday, online, paths, scale, sizes, tasks
+from examples.benchmarks.__main__ import main
+from examples.benchmarks.by_hand import ByHand, pack, units, unpack
+from examples.benchmarks.contestant import PEERS, load
+from examples.benchmarks.data import PLACED_AT, Facts, Workload, make
+from examples.benchmarks.measure import Differ, measure
+from examples.benchmarks.output import Table, between, number, place, refreshed
+from examples.benchmarks.phases import PHASES, chosen
 from tablemapper.schema.maintenance import ChangeSet
-from tests.benchmarks import columns, contestant, everyday, online, paths, scale, sizes, tasks
-from tests.benchmarks.__main__ import main
-from tests.benchmarks.by_hand import ByHand, pack, units, unpack
-from tests.benchmarks.contestant import PEERS, load
-from tests.benchmarks.data import PLACED_AT, Facts, Workload, make
-from tests.benchmarks.measure import Differ, measure
-from tests.benchmarks.output import Table, between, number, place, refreshed
-from tests.benchmarks.phases import PHASES, chosen
 
 pytestmark = pytest.mark.one_python
 
@@ -272,7 +272,7 @@ def test_a_build_that_leaves_an_entity_out_is_found_out(monkeypatch: pytest.Monk
 
 
 def test_a_stream_over_tables_holds_a_few_pages() -> None:
-    azure = pytest.importorskip("tests.benchmarks.azure")
+    azure = pytest.importorskip("examples.benchmarks.azure")
     assert azure.grown(3_000) < azure.MOST_MB
 
 

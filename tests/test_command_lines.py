@@ -35,7 +35,7 @@ ELSEWHERE = {
     r"python3 -m venv \.venv && ": ".ci/run test examples",
     r"(\.venv/bin/)?(pip install|mkdocs|tablemapper inspect)": ".ci/run examples package; test_packaging knows the extras",
     r"(\.venv/bin/)?python examples/weather\.py": "test_examples, .ci/run examples",
-    r"(\.venv/bin/)?python -m (pytest|tests\.)": "by those who work on tablemapper: .ci/run test, test_benchmarks",
+    r"(\.venv/bin/)?python -m (pytest|tests\.where|examples\.benchmarks)": "by those who work on tablemapper: .ci/run test, test_benchmarks",
     r"tablemapper inspect": "cli/test_inspect",
     r"tablemapper adopt": "cli/test_accounts",
     r"npx azurite": "engines/azure/azurite starts it so",

@@ -21,8 +21,8 @@ ROOMS: list[list[dict[str, list[str]]]] = [
         {"keys": ["encodings", "times", "zones", "truncation", "codec", "template", "template_parser", "composite_times", "canonical", "overlap"]},
     ],
     [
-        {"expressions": ["foreign_names", "foreign_declarations", "arithmetic", "elements", "clauses", "boolean", "tree", "predicates", "python_source", "sortable"]},
-        {"formats": ["json_reader", "arrow", "column_errors"]},
+        {"expressions": ["foreign_names", "arithmetic", "elements", "clauses", "boolean", "tree", "predicates", "python_source", "sortable"]},
+        {"formats": ["json_reader", "arrow"]},
     ],
     [{"entities": ["fields", "key", "index", "key_and_indexes", "declaration", "expiry", "class_body", "etag", "constructor", "measures", "variants", "entity", "aggregates"]}],
     [{"interchange": ["json", "pydantic", "patches", "parsing"]}],
@@ -67,19 +67,19 @@ ROOMS: list[list[dict[str, list[str]]]] = [
         {
             "scripts.source": ["lines", "nested_classes", "classes", "text"],
             "scripts": [
-                "arguments", "spec_changes", "step_base", "steps", "script", "field_converter", "reversal", "links", "conversion_plan", "validation", "chain", "comparison", "preflight", "migrations",
+                "arguments", "spec_changes", "step_base", "steps", "script", "field_converter", "links", "conversion_plan", "validation", "chain", "comparison", "preflight", "migrations",
             ],
         },
         {"guidance": ["workload", "advice", "keys_and_indexes", "declaration_rules", "data_rules", "call_rules", "advisor"]},
         {"diagrams": ["trees", "svg", "markup"]},
     ],
     [{"query": ["timestamp_attribute", "partitions", "pages", "results", "arrow_batches", "column_results", "checkpoint", "writing", "division", "class_results", "pairs", "moves", "query", "salvage", "mixed"]}],
-    [{"verbs": ["operations", "write_windows", "column_input", "expiration", "bulk_verbs", "transaction", "lost_races"]}],
-    [{"store": ["builds", "extension", "copy", "administration", "store", "duplicates", "observed_queries", "instrumentation", "opening"]}],
+    [{"verbs": ["operations", "write_windows", "column_input", "bulk_verbs", "transaction", "lost_races"]}],
+    [{"store": ["builds", "copy", "administration", "store", "duplicates", "observed_queries", "instrumentation", "opening"]}],
     [{"aio": ["cancellation", "cursor", "workers", "awaited", "query", "transaction", "store", "opening"]}, {"migrations": ["report", "offline_copy", "runner"]}],
     [{"testing": ["clock", "store_fixture", "async_face", "key_budget", "scalar_strategies", "values", "strategies", "autoload.tablemapper_pytest", "autoload.tablemapper_hypothesis"]}],
     [{"viewer": ["security", "cells", "typed_conditions", "derived_rows", "snippets", "summaries", "views", "query_page", "store_pages", "asgi", "notebook", "inspector"]}],
-    [{"cli": ["output", "app", "administration_commands", "store_reader", "query_commands", "data_commands", "analysis_commands", "diagram", "inspect", "migration_commands"], "": ["reports", "types", "__main__"]}],
+    [{"cli": ["output", "app", "administration_commands", "store_reader", "query_commands", "data_commands", "analysis_commands", "inspect", "migration_commands"], "": ["reports", "types", "__main__"]}],
 ]  # fmt: skip
 """Rooms from the left to the right. Rooms that stand in one row are neighbours, which never import each other; the
 modules of a room, and the folders of a neighbour, are listed in order."""

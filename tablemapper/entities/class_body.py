@@ -19,7 +19,7 @@ import attrs
 
 from ..datetime_types import Builtin
 from ..errors import did_you_mean, safe_repr
-from ..expressions.foreign_declarations import CLASSES, DECORATED, ELSEWHERE, INDEX_OPTIONS, OPTIONS
+from ..expressions.foreign_names import CLASSES, DECORATED, ELSEWHERE, INDEX_OPTIONS, OPTIONS
 from ..limits import MAX_NAME, check_property_name, utf16_units
 from ..pieces import MAX_PIECES, piece_name
 from ..type_aliases import annotations_of
@@ -110,9 +110,15 @@ def read_body(
     specifiers = {k: body.pop(k) for k, v in list(body.items()) if isinstance(v, FieldOptions | Measure)}
     declarations = {k: body.pop(k) for k, v in list(body.items()) if isinstance(v, Key | Index)}
     faults += [f"{k} {fault}" for k, value in declarations.items() for fault in _shape(value)]
-    fields = dict(_inherited(bases))
+    inherited = [
+        declaration
+        for base in reversed(bases)
+        if isinstance(declaration := base.__dict__.get("__declaration__"), AbstractDeclaration)
+    ]
+    fields = {model.name: model for declaration in inherited for model in declaration.fields}
     own_names = {*body, *annotations_of(body), *declarations}
-    declarations = {k: v for k, v in dict(_lent_declarations(bases)).items() if k not in own_names} | declarations
+    lent = {k: v for declaration in inherited for k, v in declaration.lent.items() if k not in own_names}
+    declarations = lent | declarations
     annotations = dict(_evaluated(name, body, faults))
     for field_name, annotation in annotations.items():
         option = specifiers.pop(field_name, None)
@@ -181,19 +187,6 @@ def _shape(declaration: Key[Any] | Index[Any]) -> Iterator[str]:
         declaration.table = None
     if not isinstance(declaration.unique, bool):
         yield f"unique=: expected True or False, got {safe_repr(declaration.unique)}"
-
-
-def _inherited(bases: tuple[Any, ...]) -> Iterator[tuple[str, FieldModel]]:
-    for base in reversed(bases):
-        if isinstance(declaration := base.__dict__.get("__declaration__"), AbstractDeclaration):
-            for model in declaration.fields:
-                yield model.name, model
-
-
-def _lent_declarations(bases: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
-    for base in reversed(bases):
-        if isinstance(declaration := base.__dict__.get("__declaration__"), AbstractDeclaration):
-            yield from declaration.lent.items()
 
 
 def _evaluated(name: str, body: dict[str, Any], faults: list[str]) -> Iterator[tuple[str, Any]]:

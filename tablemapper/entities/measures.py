@@ -163,7 +163,9 @@ def _sum_fault(field: FieldModel, measure: Measure, source: type[Any], kind: str
     assert attr is not None
     if not attr.type.summable:
         return f"{attr!r} is {attr.type.plain.name}; only numbers and timedeltas have a sum"
-    can_lack = measure.where is not None or any(_may_be_missing(attribute, source) for attribute in attr.attributes())
+    can_lack = measure.where is not None or any(
+        attribute.path or abstract_declaration(source).field(attribute.name).optional for attribute in attr.attributes()
+    )
     return None if field.optional or not (measure.kind == "avg" or can_lack) else _no_value(attr, kind)
 
 
@@ -185,7 +187,3 @@ _KIND_FAULTS: dict[str, Callable[[FieldModel, Measure, type[Any], str], str | No
     **dict.fromkeys(("min", "max", "min_ever", "max_ever"), _extreme_fault),
 }
 """Why a measure of each kind cannot be of an attribute, or be in its field."""
-
-
-def _may_be_missing(attr: Attr[Any, Any], source: type[Any]) -> bool:
-    return bool(attr.path) or abstract_declaration(source).field(attr.name).optional

@@ -124,7 +124,7 @@ class MoveByQuery(WriteByQuery):
             move = Move(
                 "delete", model, row[0], row[1], old=row, etag=row[2], target=insertion, entity_after=entity_after
             )
-            insertion.moved = move if target is model else None  # (what a program does not know moves, too)
+            insertion.moved_from = move if target is model else None  # (what a program does not know moves, too)
             return move
 
         return work

@@ -331,7 +331,9 @@ class Query(ClassResults[E]):
             spec = spec.unordered
             sorts = self._plans.engine.capabilities.sorts  # (else to read all is all that is possible)
             if sorts and not by and isinstance(measure, Attr) and slot.ordered:
-                return self._extreme(slot, measure.asc() if measured == "min" else measure.desc())
+                step = measure.asc() if measured == "min" else measure.desc()  # (a path may give this order)
+                row = self.where(~measure.is_null()).order_by(step).select(measure).first()
+                return summed_up([] if row is None else [row], slot)
         if isinstance(measure, Computed):
             rows = Rows[Any](self._plans, spec, (*by, *fields_of(measure)))
             return summed_up(calculated(rows, measure, slot, len(by)), slot)
@@ -340,8 +342,3 @@ class Query(ClassResults[E]):
         counts = self._plans.counts if is_whole else None
         states = None if counts is None else totals_by_engine(counts, rows._find, by, slot)
         return summed_up(rows, slot) if states is None else states
-
-    def _extreme(self, slot: MeasureState, step: Order[Any]) -> States:
-        """Return the least or the greatest value: the first one in an order that a path may give."""
-        row = self.where(~step.attr.is_null()).order_by(step).select(step.attr).first()
-        return summed_up([] if row is None else [row], slot)

@@ -151,10 +151,11 @@ def overview(ask: PageRequest) -> PageResponse:
         ],
         "next": following(ask), **_status(state),
     }  # fmt: skip
+    unreadable = [(name, *reason.split("\n", 1)) for name, reason in ask.store.uncompiled.items()]
     shows = {
         "state": state, "classes": classes, "next": following(ask), "moving": _moving(state), "warnings": warned,
         "number": {"entity classes": len(all_classes) - aggregates, "aggregates": aggregates, "indexes": indexes},
-        "undeclared": undeclared, "uncompiled": _why(ask.store),
+        "undeclared": undeclared, "uncompiled": unreadable,
         "size": None if state.bytes is None else bytes_text(state.bytes),
     }  # fmt: skip
     return PageResponse("overview.html", shows, json, moving=_busy(state))
@@ -176,11 +177,6 @@ def following(ask: PageRequest) -> int | None:
 
 def _undeclared(state: Status) -> list[ObjectStatus]:
     return [item for item in state.objects if not item.declared and item.state != "dropped"]
-
-
-def _why(store: Store) -> list[tuple[str, str, str]]:
-    """Return the classes that only the code can read: name, reason and form."""
-    return [(name, *reason.split("\n", 1)) for name, reason in store.uncompiled.items()]  # type: ignore[misc]
 
 
 def _class_row(

@@ -15,7 +15,7 @@ import attrs
 
 import tablemapper as tm
 
-from ..query.test_query import forced
+from ..query.test_query import ImpossiblePath, forced
 from . import changes, stores
 from .deeds import Deed, Writes, key_text
 from .judges import JUDGES, Differs, Named, ambiguous, counted, most_of, place, same_rows
@@ -315,7 +315,7 @@ class Trial:
         selected = dict.fromkeys([*(one for one, _ in question.order), *self.state.model.record(name).operands])
         for one in forced(query):
             path = self.run("q.explain().path", q=one)
-            if isinstance(path, LookupError):  # it is not possible for these values
+            if isinstance(path, ImpossiblePath):  # it is not possible for these values
                 continue
             try:
                 for ask in (Ask("list"), Ask("pages", size=2), Ask("select", tuple(selected)[:8])):

@@ -130,7 +130,11 @@ class AzureCheckView:
             index_rows = (
                 []
                 if row is None
-                else [index_row for index_row in index.rows_of(row, self.whole(index.owner)) if index_row[:4] == entry]
+                else [
+                    index_row
+                    for index_row in index.rows_of(row, self.with_stored_fields(index.owner))
+                    if index_row[:4] == entry
+                ]
             )
             entry = index_rows[0] if index_rows else entry
         self._indexes[index][entry[0], entry[1], entry[2], entry[3]] = entry
@@ -211,7 +215,7 @@ class AzureCheckView:
                 wrong[aggregate, key] = None if row is None else row[2]
         return wrong
 
-    def whole(self, model: Model) -> Model:
+    def with_stored_fields(self, model: Model) -> Model:
         return self.classes.stored(model)
 
     def unknown(self, model: Model) -> Callable[[Row], str | None] | None:

@@ -1,8 +1,8 @@
 """What a program does all day, one thing at a time, beside the same SQL by hand: one change, one page, a total, four workers.
 
-    python -m tests.benchmarks.everyday                      # about two minutes
-    python -m tests.benchmarks.everyday --only workers       # or change, read, total, all
-    python -m tests.benchmarks.everyday --entities 1m        # far beyond the cache
+    python -m examples.benchmarks.everyday                      # about two minutes
+    python -m examples.benchmarks.everyday --only workers       # or change, read, total, all
+    python -m examples.benchmarks.everyday --entities 1m        # far beyond the cache
 
 *Cold* is the first time that a store which was just opened does something in a place; *warm* is the same again.
 """
@@ -296,7 +296,7 @@ def workers(count: int, seconds: float, *, by_hand: bool, folder: str | None) ->
 
 
 def main(given: list[str] | None = None) -> None:
-    parser = parser_of("python -m tests.benchmarks.everyday", __doc__)
+    parser = parser_of("python -m examples.benchmarks.everyday", __doc__)
     parts = ("change", "read", "total", "all", "workers")
     parser.add_argument("--only", choices=parts, help="one part")
     parser.add_argument("--entities", default="20k", metavar="N", help="how many are loaded (default 20k)")

@@ -1,6 +1,6 @@
 """What threads and processes that write at the same time get: commits a second, and how evenly they are served.
 
-``python -m tests.benchmarks.threads [--seconds S] [--rounds R] [--sync MS] [--only WHAT]``. Each client inserts one small
+``python -m examples.benchmarks.threads [--seconds S] [--rounds R] [--sync MS] [--only WHAT]``. Each client inserts one small
 entity a transaction, as fast as it can. "alone" is the same file with no commit shared, which is a plain lock. The two are
 measured in turn; medians of the rounds.
 """
@@ -23,8 +23,7 @@ import apsw
 import tablemapper as tm
 from tablemapper.engines.sqlite.engine import SqliteEngine
 from tablemapper.schema.model import compile_schema
-
-from ..sqlite_vfs import Slow
+from tests.sqlite_vfs import Slow
 
 
 class Event(tm.Entity, table="Events"):

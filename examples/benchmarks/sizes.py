@@ -1,4 +1,4 @@
-"""What large entities cost, beside a plain rowid table with an index on (pk, rk): ``python -m tests.benchmarks.sizes``.
+"""What large entities cost, beside a plain rowid table with an index on (pk, rk): ``python -m examples.benchmarks.sizes``.
 
 Scattered: 50 entities a transaction, each in a partition of its own; clustered: all in one, a new one. Fewer where they
 would be more than 3 MiB. There are no indexes and no aggregates: this is about where the values are.
@@ -244,7 +244,7 @@ def row(size: int, results: Results) -> list[str]:
 
 
 def main(given: list[str] | None = None) -> None:
-    parser = parser_of("python -m tests.benchmarks.sizes", __doc__)
+    parser = parser_of("python -m examples.benchmarks.sizes", __doc__)
     parser.add_argument("--sizes", default="50,100,300,1k,4k,16k,1m", metavar="BYTES,…", help="default %(default)s")
     parser.add_argument("--loaded", default=str(_LOADED), metavar="BYTES", help="of each store (default %(default)s)")
     add_options(parser, rounds=3)

@@ -1,6 +1,6 @@
 """What tasks of asyncio get: ours, and the same SQL by hand with aiosqlite, in one event loop each.
 
-``python -m tests.benchmarks.tasks --clock cpu``: the calls run in threads, so time that passes says little on a machine
+``python -m examples.benchmarks.tasks --clock cpu``: the calls run in threads, so time that passes says little on a machine
 that does something else, too.
 """
 
@@ -129,7 +129,7 @@ PHASES = (
 
 
 def main(given: list[str] | None = None) -> None:
-    parser = parser_of("python -m tests.benchmarks.tasks", __doc__)
+    parser = parser_of("python -m examples.benchmarks.tasks", __doc__)
     parser.add_argument("--entities", default="20k", metavar="N", help="how many are loaded (default %(default)s)")
     add_options(parser, rounds=5)
     options = parser.parse_args(given)

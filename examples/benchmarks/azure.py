@@ -1,4 +1,4 @@
-"""Tables of an account beside the SDK of Microsoft, on one Azurite: ``python -m tests.benchmarks azure``.
+"""Tables of an account beside the SDK of Microsoft, on one Azurite: ``python -m examples.benchmarks azure``.
 
 Both do the same work in turn, and the best of some rounds counts. The emulator takes most of the time that passes, so the
 processor time of the client stands beside it. A link that is 10 ms slower shows what goes side by side.
@@ -23,9 +23,9 @@ import tablemapper as tm
 from tablemapper.engines.azure.engine import AzureEngine
 from tablemapper.engines.azure.tables.service import EntityPage, QueryEntities
 from tablemapper.schema.model import compile_schema
+from tests.engines.azure.azurite import Azurite, start
+from tests.engines.azure.memory import Memory
 
-from ..engines.azure.azurite import Azurite, start
-from ..engines.azure.memory import Memory
 from .link import link
 from .measure import Differ, peak
 from .output import Table, add_options, parser_of, progress, publish
@@ -323,7 +323,7 @@ def grown(count: int) -> float:
 
 
 def main(given: list[str] | None = None) -> None:
-    parser = parser_of("python -m tests.benchmarks azure", __doc__)
+    parser = parser_of("python -m examples.benchmarks azure", __doc__)
     parser.add_argument("--requests", type=int, default=100, help="single requests of a round (default %(default)s)")
     parser.add_argument("--streamed", type=int, default=1_000_000, help="entities in a stream (default %(default)s)")
     parser.add_argument(

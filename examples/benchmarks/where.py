@@ -1,4 +1,4 @@
-"""Where our time goes: ``python -m tests.benchmarks.where [--phases …] [--entities N]``.
+"""Where our time goes: ``python -m examples.benchmarks.where [--phases …] [--entities N]``.
 
 For each phase, the functions and lines that were running when a clock ticked, in µs an operation. What is called in C
 (SQLite, most of all) counts for the line that called it. Unlike a profiler that counts calls, this does not make Python
@@ -68,7 +68,7 @@ def show(title: str, places: Places, seconds: float, done: int, most: int) -> No
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.where", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m examples.benchmarks.where", description=__doc__.split("\n")[0])
     parser.add_argument("--entities", default="50k", metavar="N")
     parser.add_argument("--phases", default="", metavar="NAME,…")
     parser.add_argument("--functions", type=int, default=14, metavar="N", help="of each phase")

@@ -1,4 +1,4 @@
-"""Changes of a model while the store is in use: ``python -m tests.benchmarks.online``.
+"""Changes of a model while the store is in use: ``python -m examples.benchmarks.online``.
 
 Online builds beside builds in one transaction, writers beside builds, copies and their switches. What is compared is taken in
 turn in each round, over copies of one file. All of it takes some minutes. ``--only copy open --into PAGE`` measures these parts,
@@ -540,7 +540,7 @@ def memory(bench: Bench) -> Iterator[Figure]:
     count = number(bench.options.most)
     progress(f"a build over {bench.options.most}")
     path = bench.base(count)
-    code = f"from tests.benchmarks.online import grown; print(grown({path!r}))"
+    code = f"from examples.benchmarks.online import grown; print(grown({path!r}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     os.unlink(path)
     title = f"MB by which a process grows that builds over {bench.options.most} entities"
@@ -571,7 +571,7 @@ _QUICK = {"entities": "20k", "copied": "20k", "most": "100k", "rounds": 1, "seco
 
 
 def main(given: list[str] | None = None) -> None:
-    parser = parser_of("python -m tests.benchmarks.online", __doc__)
+    parser = parser_of("python -m examples.benchmarks.online", __doc__)
     add = parser.add_argument
     add("--entities", default="200k", help="of a store (default %(default)s)")
     add("--copied", default="200k", help="entities of a copy, a switch and a dry run (default %(default)s)")

@@ -1,4 +1,4 @@
-"""What an operation costs as a store grows: ``python -m tests.benchmarks.scale``.
+"""What an operation costs as a store grows: ``python -m examples.benchmarks.scale``.
 
 Stores of all sizes are open at the same time, and take turns. They are filled in the order of their keys, so that ten
 million entities are there in ten minutes or so; what is measured then goes to random places. Every round works on the same
@@ -169,7 +169,7 @@ def table(title: str, clock: str, times: dict[str, dict[int, list[Taken]]], each
 
 
 def main(given: list[str] | None = None) -> None:
-    parser = parser_of("python -m tests.benchmarks.scale", __doc__)
+    parser = parser_of("python -m examples.benchmarks.scale", __doc__)
     parser.add_argument("--entities", default="100k,1m,10m", metavar="N,…", help="default %(default)s")
     parser.add_argument("--keep", metavar="FOLDER", help="where the stores stay, and are found by the next run")
     add_options(parser, rounds=7)

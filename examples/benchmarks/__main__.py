@@ -1,8 +1,8 @@
 """What the mapper costs: µs an operation, and how that compares with the same work by hand and by other mappers.
 
-All of it takes some minutes: python -m tests.benchmarks
-In half a minute, without the other mappers: python -m tests.benchmarks --quick
-Tables of an account beside the SDK of Microsoft: python -m tests.benchmarks azure
+All of it takes some minutes: python -m examples.benchmarks
+In half a minute, without the other mappers: python -m examples.benchmarks --quick
+Tables of an account beside the SDK of Microsoft: python -m examples.benchmarks azure
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .table import Results
 
 def arguments(given: list[str] | None = None) -> argparse.Namespace:
     """Return the options."""
-    parser = parser_of("python -m tests.benchmarks", __doc__)
+    parser = parser_of("python -m examples.benchmarks", __doc__)
     names = ", ".join(phase.name for phase in PHASES)
     parser.add_argument("--entities", default="50k", metavar="N", help="how many are loaded: 50k, 1m (default 50k)")
     parser.add_argument("--phases", default="", metavar="NAME,…", help=f"of {names} (default all)")

@@ -1,6 +1,6 @@
 """What each path of its own gains, beside the general one: both are taken in turn.
 
-``python -m tests.benchmarks.paths``: a minute. A path that gains less than a tenth is not worth a second way to say the same.
+``python -m examples.benchmarks.paths``: a minute. A path that gains less than a tenth is not worth a second way to say the same.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ class _store:
 
 
 def main(given: list[str] | None = None) -> None:
-    parser = parser_of("python -m tests.benchmarks.paths", __doc__)
+    parser = parser_of("python -m examples.benchmarks.paths", __doc__)
     add_options(parser, rounds=7)
     options = parser.parse_args(given)
     options.clock = "cpu"

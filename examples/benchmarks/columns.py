@@ -1,4 +1,4 @@
-"""Columns beside rows: ``python -m tests.benchmarks.columns``.
+"""Columns beside rows: ``python -m examples.benchmarks.columns``.
 
 Flights of 19 fields, four of them in the key, go out as an Arrow table and as tuples one by one, and come in as columns and
 as entities that are built already. Both ways are taken in turn, and what they give is compared.
@@ -212,7 +212,7 @@ def growth(count: int, folder: str | None = None) -> float:
         path = os.path.join(made, "stream.db")
         with tm.open(path, models=[Flight], durability="relaxed") as store:
             store.insert_many(Flight(*values) for values in flights(count))
-        code = f"from tests.benchmarks.columns import streamed; print(*streamed({path!r}))"
+        code = f"from examples.benchmarks.columns import streamed; print(*streamed({path!r}))"
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=600)
     rows, grown = done.stdout.split()
     if int(rows) != count:
@@ -221,7 +221,7 @@ def growth(count: int, folder: str | None = None) -> float:
 
 
 def main(given: list[str] | None = None) -> None:
-    parser = parser_of("python -m tests.benchmarks.columns", __doc__)
+    parser = parser_of("python -m examples.benchmarks.columns", __doc__)
     parser.add_argument("--entities", default="100k", help="of each round (default %(default)s)")
     parser.add_argument("--streamed", default="1m", help="as Arrow's batches, in bounded memory (default %(default)s)")
     add_options(parser, rounds=5)
