@@ -15,6 +15,7 @@ from tablemapper.engines.azure.tables.entity_json import stored_value
 from tablemapper.engines.azure.tables.reserved_names import OP, OPS
 from tablemapper.engines.azure.tables.service import edm_of, properties
 from tablemapper.limits import MAX_VALUE, entity_size
+from tablemapper.schema.model import model_of
 
 from ..engines.azure.memory import Memory
 from ..engines.azure.place import AzurePlace
@@ -361,3 +362,7 @@ def test_a_version_behind_a_script_with_functions_goes_on_with_large_values(tmp_
             later.merge(new.key("a", -1), text="y" * 90_000)
             check(later)
         assert [note.body for note in store.partition(old.shelf == "a")] == ["y" * 90_000, "é" * 100_000]
+
+
+def test_the_option_is_no_part_of_what_is_stored() -> None:
+    assert model_of(Doc).form == model_of(older.Doc).form

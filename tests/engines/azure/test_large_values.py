@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
 import pytest
 
 import tablemapper as tm
@@ -259,3 +260,49 @@ def test_a_row_that_no_class_claims_shows_its_values_whole() -> None:
         (_, unknown) = store.partition(Doc.id == "a")
         assert isinstance(unknown, tm.UnknownRow)
         assert unknown.properties == {"body": "é" * 100_000, "photo": b"z" * 100_000}
+
+
+class Page(tm.Entity, table="Pages"):
+    book: tm.Field[str]
+    number: tm.Field[int]
+    text: tm.Field[str] = tm.field(large=True)
+
+    key = tm.Key[str, int](partition="{book}", row="{number}")
+
+
+def test_many_entities_of_a_partition_are_written_in_transactions_that_are_small_enough() -> None:
+    memory = Memory()
+    pages = [Page("a", number, "€" * 400_000) for number in range(9)]
+    with opened(memory, Page) as store:
+        memory.sent.clear()
+        assert store.insert_many(pages) == 9
+        written = [request for request in memory.sent if isinstance(request, GroupTransaction)]
+        assert max(sum(len(msgspec.json.encode(one.members)) for one in tx.changes) for tx in written) < 2**22
+        assert list(store.partition(Page.book == "a")) == pages
+        with pytest.raises(tm.EntityTooLarge, match="but a transaction may have 4,194,304"), store.transaction() as tx:
+            for number in range(10, 16):
+                tx.insert(Page("a", number, "€" * 400_000))
+
+
+def test_a_member_that_a_list_holds_in_a_later_piece_is_still_in_use() -> None:
+    def listed(kind: Any) -> Any:
+        return type(tm.Entity)(
+            "Board",
+            (tm.Entity,),
+            {
+                "__annotations__": {"id": tm.Field[str], "colors": tm.Field[kind]},
+                "__module__": __name__,
+                "colors": tm.field(large=True),
+                "key": tm.Key(partition="{id}"),
+            },
+            table="Boards",
+        )
+
+    memory, before, after = Memory(), listed(list[Literal["red", "blue"]]), listed(list[Literal["red"]])
+    with opened(memory, before) as store:
+        store.insert(before("a", ["red"] * 20_000 + ["blue"]))
+    with pytest.raises(tm.SchemaMismatch, match="blue"):
+        opened(memory, after)
+    with opened(memory, before) as store:
+        store.merge(before.key("a"), colors=["red"])
+    opened(memory, after).close()
