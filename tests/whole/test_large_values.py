@@ -364,5 +364,17 @@ def test_a_version_behind_a_script_with_functions_goes_on_with_large_values(tmp_
         assert [note.body for note in store.partition(old.shelf == "a")] == ["y" * 90_000, "é" * 100_000]
 
 
+def test_no_size_is_above_the_quick_bound() -> None:
+    class Named(tm.Entity, table="Named"):
+        id: tm.Field[str]
+        body: tm.Field[str] = tm.field(large=True, name="b" * 248)
+        key = tm.Key[str](partition="{id}")
+
+    model = model_of(Named)
+    for text in TEXTS:
+        row = model.to_row(Named("a", text))
+        assert model.most(row) >= model.size(row)
+
+
 def test_the_option_is_no_part_of_what_is_stored() -> None:
     assert model_of(Doc).form == model_of(older.Doc).form
