@@ -331,6 +331,14 @@ def test_migrations_bring_large_values_along(place: Any, large: bool) -> None:
     before, after = noted(large=True), noted(large=True, renamed=True, turned=True)
     with tm.open(place, models=[before]) as store:
         store.insert_many([before("a", number, text) for number, text in enumerate(TEXTS)])
+    assert tm.migrate(place, [rename]).ok
+    with tm.open(place, models=[noted(large=True, renamed=True)], migrations=[rename]) as store:
+        (cls,) = store.classes.values()
+        assert [note.text for note in store.query(cls).allow_scan()] == TEXTS
+        assert list(store.query(cls).allow_scan().select(cls.text)) == [(text,) for text in TEXTS]
+        store.replace(store[cls.key("a", 5)])
+        store.merge(cls.key("a", 6), text=TEXTS[6])
+        check(store)
     assert tm.migrate(place, [rename, turn], contract=True).ok
     with tm.open(place, models=[after]) as store:
         assert sorted(store.query(after).allow_scan(), key=lambda note: note.number) == [

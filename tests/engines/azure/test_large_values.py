@@ -277,6 +277,33 @@ def test_a_row_that_no_class_claims_shows_its_values_whole() -> None:
         assert unknown.properties == {"body": "é" * 100_000, "photo": b"z" * 100_000}
 
 
+class before:
+    class Doc(tm.Entity, table="Docs"):
+        id: tm.Field[str]
+        body: tm.Field[str] = tm.field(default="")
+        photo: tm.Field[bytes | None] = tm.field(default=None)
+        note: tm.Field[str] = tm.field(default="")
+
+        key = tm.Key[str](partition="{id}", row="doc")
+        by_note = tm.Index[str](partition="{note}", include=("body",))
+        here = tm.Index[str, str](partition="{id}", row="{note}", include=("photo", "body"))
+
+
+def test_an_index_of_an_older_version_holds_large_values_whole() -> None:
+    memory = Memory()
+    with opened(memory, before.Doc) as old, opened(memory) as store:
+        store.insert(Doc("a", "é" * 100_000, b"z" * 100_000, "n"))
+        query = old.query(before.Doc.by_note("n")).allow_eventual().select(before.Doc.body)
+        assert "by_note" in query.explain().path
+        assert list(query) == [("é" * 100_000,)]
+        local = old.query(before.Doc.here("a", "n")).select(before.Doc.photo, before.Doc.body)
+        assert list(local) == [(b"z" * 100_000, "é" * 100_000)]
+        store.merge(Doc.key("a"), body="short")
+        old.sweep()
+        assert (list(query), list(local)) == ([("short",)], [(b"z" * 100_000, "short")])
+        assert old.check().ok
+
+
 class Page(tm.Entity, table="Pages"):
     book: tm.Field[str]
     number: tm.Field[int]
