@@ -354,7 +354,8 @@ class World:
     def open(self, program: Program) -> None:
         models = [cls for kind in program.kinds.values() for cls in kind.classes]
         where: Any = _Location(self)
-        program.store = tm.open(where, models=models, durability="relaxed")
+        observes: Any = {"observe": lambda event: None} if self.rng.random() < 0.3 else {}
+        program.store = tm.open(where, models=models, durability="relaxed", **observes)
         program.store.build()
         for name in program.kinds:
             self.rows.setdefault(name, {})
