@@ -92,33 +92,19 @@ DAY = Record(
     "Item",
     None,
     {
-        "p": Measure("group_by", P),
-        "day": Measure("group_by", Operand("at", DATE, cut="date")),
-        "items": Measure("count"),
-        "named": Measure("count", NAME),
-        "large": Measure("count", where=Compare(NUM, ">", 2)),
-        "weight": Measure("sum", WEIGHT),
-        "mean": Measure("avg", WEIGHT),
-        "lightest": Measure("min", WEIGHT),
-        "heaviest": Measure("max", WEIGHT),
-        "price": Measure("sum", PRICE),
-        "dearest": Measure("max", PRICE),
-        "first": Measure("min", NAME),
+        "p": Measure("group_by", P), "day": Measure("group_by", Operand("at", DATE, cut="date")),
+        "items": Measure("count"), "named": Measure("count", NAME),
+        "large": Measure("count", where=Compare(NUM, ">", 2)), "weight": Measure("sum", WEIGHT),
+        "mean": Measure("avg", WEIGHT), "lightest": Measure("min", WEIGHT), "heaviest": Measure("max", WEIGHT),
+        "price": Measure("sum", PRICE), "dearest": Measure("max", PRICE), "first": Measure("min", NAME),
     },
     timed=True,
-)
+)  # fmt: skip
 EVER = Record(
-    "Ever",
-    "Items",
-    (Field("p", STR), Field("items", INT), Field("heaviest", FLOAT, optional=True)),
-    _slots("p"),
-    (("ever",),),
-    (Index("by_heaviest", _slots("items"), _slots("heaviest")),),
-    "Item",
-    Compare(WEIGHT, ">", 0.0),
-    {"p": Measure("group_by", P), "items": Measure("count"), "heaviest": Measure("max_ever", WEIGHT)},
-    timed=True,
-)
+    "Ever", "Items", (Field("p", STR), Field("items", INT), Field("heaviest", FLOAT, optional=True)), _slots("p"),
+    (("ever",),), (Index("by_heaviest", _slots("items"), _slots("heaviest")),), "Item", Compare(WEIGHT, ">", 0.0),
+    {"p": Measure("group_by", P), "items": Measure("count"), "heaviest": Measure("max_ever", WEIGHT)}, timed=True,
+)  # fmt: skip
 MODEL = Model((ITEM, DAY, EVER))
 
 

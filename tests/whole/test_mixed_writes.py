@@ -36,7 +36,7 @@ def test_what_is_maintained_is_what_a_recomputation_makes(
     tmp_path: Path, full_size: bool, lacks: Callable[[str], bool]
 ) -> None:
     written = 0
-    for seed in range(400 if full_size else 10):
+    for seed in range(400 if full_size else 5):
         rng = random.Random(seed)
         model = _random_model(seed, rng)
         if lacks("kept_indexes"):

@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.file,
     pytest.mark.usefixtures("no_warnings_of_scans"),
 ]
-PART = 24
+PART = 6
 """Models that one test tries; some are refused, with what an account does not keep yet."""
 
 
@@ -77,6 +77,6 @@ def test_answers_of_the_engine_are_right(part: int, full_size: bool, monkeypatch
 @pytest.mark.parametrize("part", [0, 8])
 def test_answers_of_the_emulator_are_right(part: int, full_size: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     _by(monkeypatch, AzuritePlace)
-    size = PART * 10 if full_size else PART // 4
+    size = PART * 40 if full_size else PART // 2
     failure = next(search(range(part * LOCAL + 500_000, part * LOCAL + 500_000 + size), kept=OF_ACCOUNT), None)
     assert failure is None, f"\n{failure}"
