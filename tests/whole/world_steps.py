@@ -335,8 +335,11 @@ def delete_many(world: World) -> None:
 def move(world: World) -> None:
     """Move what a partition has to another class, to another user, or some of it."""
     rng, kind = world.rng, world.kind()
-    kinds, user, least = world.acting.kinds, rng.choice(USERS), rng.randrange(4)
-    target = rng.choice(list(kinds.values()))
+    target, least = rng.choice(list(world.acting.kinds.values())), rng.randrange(4)
+    ends = [row["until"] for row in world.seen(target).values() if row["until"] is not None]
+    if target.expires and ends and rng.random() < 0.4:  # (in the way of what moves)
+        world.time = max(world.time, min(ends))
+    user = rng.choice(sorted({user for user, _ in world.seen(kind)}) or USERS)
     others = [one for one in USERS if one != user]
     elsewhere, only = rng.choice(others), rng.choice([None, 2])
     by_class = target is not kind and rng.random() < 0.4
