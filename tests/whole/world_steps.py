@@ -216,6 +216,20 @@ def delete(world: World) -> None:
     expect(world, f"delete {kind.name} {key}", failure, lambda: world.store.delete(kind.cls.key(*key)))
 
 
+def rekey(world: World) -> None:
+    """Move an entity to another key of its partition, in whose way what has ended does not stand."""
+    kind, key = world.kind(), world.random_key()
+    if key not in world.seen(kind):
+        return
+    read, other = world.store[kind.cls.key(*key)], (key[0], world.rng.choice([id for id in IDS if id != key[1]]))
+    failure: Failure | None = tm.EntityExists
+    if other not in world.seen(kind):
+        row = world.rows[kind.name].pop(key) | {"id": other[1]}
+        failure = world.put(kind, world.stored(kind, row, row))
+    text = f"move {kind.name} {key} to {other}"
+    expect(world, text, failure, lambda: world.store.move(read, kind.cls.key(*other)))
+
+
 # ---------------------------------------------------------------------------------------------- in transactions
 
 
@@ -481,7 +495,7 @@ def drop(world: World) -> None:
 
 
 STEPS: list[Callable[[World], None]] = [
-    insert, insert_many, upsert, upsert_many, merge, merge, merge, patch, replace, update, delete, transaction,
+    insert, insert_many, upsert, upsert_many, merge, merge, merge, patch, replace, rekey, update, delete, transaction,
     transaction, update_many, update_many, delete_many, tick, tick,
 ]  # fmt: skip
 NEWER: list[Callable[[World], None]] = [move, move, expire]
