@@ -356,12 +356,15 @@ def move(world: World) -> None:
     user = rng.choice(sorted({user for user, _ in world.seen(kind)}) or USERS)
     others = [one for one in USERS if one != user]
     elsewhere, only = rng.choice(others), rng.choice([None, 2])
+    copies = rng.random() < 0.5
     by_class = target is not kind and rng.random() < 0.4
     names = [name for name in world.acting.fields if not (kind.stamps and name == "stamp")]
 
     def entity(one: Any) -> Any:
         if only is not None and one.n % only:
             return None
+        if target is kind and copies:
+            return one.replace(user=elsewhere)
         values = {name: getattr(one, name) for name in names}
         return target.cls(**(values if target is not kind else values | {"user": elsewhere}))
 
