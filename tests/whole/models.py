@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import attrs
 
 from .conditions import Calculation, Condition, Operand, operands
-from .kinds import INT, MOMENT, NESTED, WRITTEN, Kind, namespace, text_of
+from .kinds import INT, LARGE, MOMENT, NESTED, WRITTEN, Kind, namespace, text_of
 
 
 @attrs.frozen
@@ -89,6 +89,8 @@ class Field:
             options.append(f"on_write=lambda: {text_of(self.pool[0])}")
         if self.expires:
             options.append("expires=True")
+        if self.kind is LARGE:
+            options.append("large=True")
         return f"{text} = tm.field({', '.join(options)})" if options else text
 
 

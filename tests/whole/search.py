@@ -32,6 +32,7 @@ from .random_models import (
     ended_rows,
     random_model,
     with_ending,
+    with_large,
     with_levels,
     with_maintained,
     with_options,
@@ -168,6 +169,8 @@ def _tried(seed: int, tally: Tally, kept: Kept) -> Failure | None:
     beside = random.Random(f"stamp {seed}")
     if (STAMPED <= seed < WRITES and beside.random() < 0.8) or (seed >= ENDING and beside.random() < 0.3):
         model = with_stamp(beside, model)
+    if seed >= ENDING and random.Random(f"large {seed}").random() < 0.15:
+        model = with_large(beside, model)
     model = kept.model(model)
     rows = tuple((record.name, row) for record in model.entities for row in random_rows(rng, record, 14))
     late = rng.random() < 0.1

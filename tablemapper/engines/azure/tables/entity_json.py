@@ -250,7 +250,7 @@ def _pieces(entity: Members, property: str, edm: str) -> Iterator[Any]:
 
 def is_continued(entity: Members, name: str) -> bool:
     """Return whether pieces may follow the value of a property: it is full."""
-    value = entity.get(name)
+    value: Any = entity.get(name, "")
     if value.__class__ is not str or len(value) <= SHORT:
         return False
     return len(value) > _MOST_CHARACTERS["Binary"] if edm_of(entity, name) == "Binary" else is_full(value)
