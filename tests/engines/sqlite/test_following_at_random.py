@@ -302,5 +302,7 @@ def test_random_versions_find(
         max_examples=40, deadline=None, derandomize=True, phases=[Phase.generate], report_multiple_bugs=False
     )
     with pytest.raises((AssertionError, tm.TableMapperError, ValueError, TypeError)):
-        for start in range(first, first + 10):  # (a run begins with small examples: several short ones find more in the same time)
+        for start in range(
+            first, first + 10
+        ):  # (a run begins with small examples: several short ones find more in the same time)
             seed(start)(quick(given(st.data())(check_random)))()
