@@ -227,8 +227,8 @@ def __dir__() -> list[str]:
 def _html(record: Record) -> str:
     """Return what a notebook shows of an entity; the first one loads what shows it."""
     importlib.import_module(".viewer.notebook", __name__).install()
-    shown: str = typing.cast(typing.Any, record)._repr_html_()
-    return shown
+    html: str = typing.cast(typing.Any, record)._repr_html_()
+    return html
 
 
 _publish(__name__, globals(), [name for name in (*__all__, *_BUILTIN_NAMES) if name not in _MODULES])

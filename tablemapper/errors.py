@@ -326,11 +326,11 @@ class OutcomeUnknown(_Named, StoreError):
     """
 
 
-def note_written(error: BaseException, verb: str, written: int, hint: str = "") -> None:
+def note_written(error: BaseException, verb: str, count: int, hint: str = "") -> None:
     """Write into an error how many entities were written before it, as a note and as its ``written``."""
-    error.add_note(f"{verb}: {written} entities were written before this{hint}")
+    error.add_note(f"{verb}: {count} entities were written before this{hint}")
     with suppress(AttributeError):
-        error.written = written  # type: ignore[attr-defined]
+        error.written = count  # type: ignore[attr-defined]
 
 
 def notes_of(error: BaseException) -> tuple[str, ...]:

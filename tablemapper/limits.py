@@ -130,14 +130,17 @@ def entity_size(partition: str, row: str, properties: Iterable[tuple[str, Edm, o
     return size
 
 
+_MEND: Final = "declare it with tm.field(large=True)"
+
+
 def check_value(path: str, value: object) -> str | None:
-    """Return the fault of the size of a String or Binary value, if it has one."""
+    """Return the fault of the size of a String or Binary value in one property, if it has one."""
     if isinstance(value, str):
         # a character is one or two units
         if len(value) * 2 > MAX_VALUE // 2 and (units := utf16_units(value)) > MAX_VALUE // 2:
-            return f"{path}: a text of {units:,} UTF-16 units, the most is {MAX_VALUE // 2:,} (64 KiB); split it"
+            return f"{path}: a text of {units:,} UTF-16 units, the most is {MAX_VALUE // 2:,} (64 KiB); {_MEND}"
     elif isinstance(value, bytes) and len(value) > MAX_VALUE:
-        return f"{path}: {len(value):,} bytes, the most is {MAX_VALUE:,} (64 KiB); split them"
+        return f"{path}: {len(value):,} bytes, the most is {MAX_VALUE:,} (64 KiB); {_MEND}"
     return None
 
 

@@ -72,7 +72,7 @@ class Meter:
         clock: Callable[[], float],
         end: Callable[[], None],
     ) -> None:
-        self.done: int = 0
+        self.count: int = 0
         self.label = label
         self._tell = tell
         self._total = total
@@ -83,15 +83,15 @@ class Meter:
 
     def advance(self, n: int) -> None:
         """Count ``n`` more as done. What the callback raises comes out here."""
-        self.done += n
+        self.count += n
         if self._tell is not None and (time_now := self._clock()) >= self._next:
             self._next = time_now + INTERVAL
-            self._tell(Progress(self.done, self._total, time_now - self._start, self.label))
+            self._tell(Progress(self.count, self._total, time_now - self._start, self.label))
 
     def expect(self, total: Callable[[], int]) -> None:
         """Take over how much there is to do, which is counted only if somebody sees it."""
         if self._tell is not None:
-            self._total = self.done + total()
+            self._total = self.count + total()
 
     def __enter__(self) -> Self:
         return self
@@ -101,7 +101,7 @@ class Meter:
     ) -> None:
         try:
             if self._tell is not None and kind is None:
-                self._tell(Progress(self.done, self._total, self._clock() - self._start, self.label))
+                self._tell(Progress(self.count, self._total, self._clock() - self._start, self.label))
         finally:
             self._end()
 

@@ -65,16 +65,16 @@ def uuid7(*, clock: Callable[[], int] | None = None, random: Callable[[int], int
     return UUID(int=(ticks >> 12) << 80 | 7 << 76 | (ticks & 0xFFF) << 64 | 2 << 62 | bits)
 
 
-def is_time_of(default: object, now: datetime) -> bool:
-    """Return whether a default is the time of now, or a UUID of it: a program meant that of each entity.
+def is_time_of(default: object, moment: datetime) -> bool:
+    """Return whether a default is a moment, or a UUID of it: a program meant that of each entity.
 
     A UUID of version 4 says no time: it may be one that someone chose once, and wrote down.
     """
     if isinstance(default, UUID) and default.version in (1, 7):
         milliseconds = default.int >> 80 if default.version == 7 else default.time // 10_000 - _GREGORIAN
-        seconds = milliseconds / 1_000 - now.timestamp()
+        seconds = milliseconds / 1_000 - moment.timestamp()
     elif isinstance(default, datetime) and default.tzinfo is not None:
-        seconds = (default - now).total_seconds()
+        seconds = (default - moment).total_seconds()
     else:
         return False
     return abs(seconds) < _CLASS_SECONDS

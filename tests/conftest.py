@@ -7,6 +7,7 @@ import gc
 import inspect
 import logging
 import math
+import multiprocessing.util
 import os
 import shutil
 import sys
@@ -19,6 +20,7 @@ from typing import Any, cast
 import attrs
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+from hypothesis.configuration import set_hypothesis_home_dir
 
 import tablemapper as tm
 from tablemapper.engines import locations
@@ -86,43 +88,20 @@ ENGINES = {
 }
 OF_FILES = (
     *(
-        "aio/test_workers.py",
-        "cli",
-        "engines",
-        "files",
-        "hostile",
-        "migrations",
-        "site",
-        "test_benchmarks.py",
-        "test_docs.py",
-        "viewer",
+        "aio/test_workers.py", "cli", "engines", "files", "hostile", "migrations", "site", "test_benchmarks.py",
+        "test_docs.py", "viewer",
     ),
     *(f"whole/test_{name}" for name in ("ahead", "chains", "damaged", "database", "hostile", "interrupts", "kills")),
     *(f"whole/test_{name}" for name in ("memory", "power", "rolling", "rows_touched", "search", "states", "sweeps")),
-)
+)  # fmt: skip
 """Tests of files, of the command and of engines that they name themselves."""
 SLOW = (
-    "cli",
-    "engines/azure",
-    "engines/sqlite/file/test_faults.py",
-    "engines/sqlite/file/test_restore",
-    "engines/sqlite/test_following_at_random.py",
-    "engines/sqlite/test_versions.py",
-    "engines/test_changes_of_a_class.py",
-    "guidance",
-    "hostile",
-    "migrations",
-    "site",
-    "store/test_group_builds.py",
-    "test_benchmarks.py",
-    "test_command_lines.py",
-    "test_docs.py",
-    "test_examples.py",
-    "test_typing.py",
-    "testing",
-    "viewer",
-    "whole",
-)
+    "cli", "engines/azure", "engines/sqlite/file/test_faults.py", "engines/sqlite/file/test_restore",
+    "engines/sqlite/test_following_at_random.py", "engines/sqlite/test_versions.py",
+    "engines/test_changes_of_a_class.py", "guidance", "hostile", "migrations", "site", "store/test_group_builds.py",
+    "test_benchmarks.py", "test_command_lines.py", "test_docs.py", "test_examples.py", "test_service.py", "test_typing.py", "testing",
+    "viewer", "whole",
+)  # fmt: skip
 """What takes most of the time of a whole run, and tells least of a small change elsewhere."""
 
 
@@ -143,6 +122,7 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("refusing")
     if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > 2**31:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))  # a sync costs nothing there
+    set_hypothesis_home_dir(_CACHE / "hypothesis")  # (its tables of Unicode take each new tree and process seconds)
     if sys.dont_write_bytecode:  # a quarter of a second for each program that a test starts, seconds for the tests
         sys.dont_write_bytecode = False
         sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(_BYTECODE)
@@ -161,7 +141,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 _MEMORY = Path("/dev/shm")
-_BYTECODE = Path.home() / ".cache" / "tablemapper" / "bytecode"
+_CACHE = Path.home() / ".cache" / "tablemapper"
+_BYTECODE = _CACHE / "bytecode"
 """What the tree is to be kept free of, if the environment says so."""
 
 
@@ -312,6 +293,7 @@ def _engine(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def _temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Remove what a test, or a program that it runs, leaves behind; after a kill, pytest does so in one of its next runs."""
+    multiprocessing.util.get_temp_dir()  # (of its server, which ends after this; it removes it itself)
     folder = str(tmp_path_factory.mktemp("temporary"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tempfile, "tempdir", folder)

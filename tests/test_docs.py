@@ -120,15 +120,11 @@ def test_the_table_of_errors_is_the_tree_of_exceptions() -> None:
 def test_the_numbers_on_the_page_of_limits_are_those_of_the_library() -> None:
     table = {row[0]: row[1] for row in rows(DOCS / "reference" / "limits.md", "limit")}
     numbers = {
-        "properties": limits.MAX_PROPERTIES,
-        "length of a name": limits.MAX_NAME,
-        "size of a value": limits.MAX_VALUE,
-        "size of an entity": limits.MAX_ENTITY,
-        "size of a transaction": limits.MAX_TRANSACTION,
-        "operations": limits.MAX_OPERATIONS,
-        "length of a key": limits.MAX_KEY_UNITS,
+        "properties": limits.MAX_PROPERTIES, "length of a name": limits.MAX_NAME, "size of a value": limits.MAX_VALUE,
+        "size of an entity": limits.MAX_ENTITY, "size of a transaction": limits.MAX_TRANSACTION,
+        "operations": limits.MAX_OPERATIONS, "length of a key": limits.MAX_KEY_UNITS,
         "length of a key in an index": limits.MAX_INDEX_ROW_UNITS,
-    }
+    }  # fmt: skip
     assert {name: table[name] for name in numbers} == {name: f"{number:,}" for name, number in numbers.items()}
     assert table["first moment"] == f"{limits.MIN_DATETIME:%Y-%m-%d}"
 
@@ -149,14 +145,8 @@ def test_the_rooms_and_modules_that_the_pages_for_contributors_name_are_there() 
 def test_the_page_of_advice_has_every_code_and_its_level() -> None:
     page = DOCS / "reference" / "advice.md"
     rules = {
-        *CLASS_RULES,
-        *KEY_RULES,
-        "TM010",
-        *KEY_DATA_RULES,
-        *INDEX_DATA_RULES,
-        *CODES_OF_CALLS,
-        *CODES_OF_IDLE,
-    }
+        *CLASS_RULES, *KEY_RULES, "TM010", *KEY_DATA_RULES, *INDEX_DATA_RULES, *CODES_OF_CALLS, *CODES_OF_IDLE,
+    }  # fmt: skip
     table = {re.findall(r"TM\d+", row[0])[0]: row[1] for row in rows(page, "code")}
     assert table.keys() == rules
     assert re.findall(r"^### (TM\d+)$", page.read_text(encoding="utf-8"), re.MULTILINE) == sorted(rules)

@@ -15,14 +15,14 @@ from .parsed import parsed
 
 PACKAGE = Path(tablemapper.__file__).parent
 ROOMS: list[list[dict[str, list[str]]]] = [
-    [{"": ["errors", "conversions", "datetime_types", "limits", "codegen", "progress", "events", "accept", "owner_cache", "type_aliases", "own_types", "uuids", "attributes"]}],
+    [{"": ["errors", "conversions", "datetime_types", "limits", "pieces", "codegen", "progress", "events", "accept", "owner_cache", "type_aliases", "own_types", "uuids", "attributes"]}],
     [
         {"values": ["scalars", "type_names", "timestamp", "choices", "precision", "geo", "extra", "json_schema", "constraint_aliases", "constraints", "hooks", "registered", "nested", "parts", "sums"]},
         {"keys": ["encodings", "times", "zones", "truncation", "codec", "template", "template_parser", "composite_times", "canonical", "overlap"]},
     ],
     [
-        {"expressions": ["foreign_names", "foreign_declarations", "arithmetic", "elements", "clauses", "boolean", "tree", "predicates", "python_source", "sortable"]},
-        {"formats": ["json_reader", "arrow", "column_errors"]},
+        {"expressions": ["foreign_names", "arithmetic", "elements", "clauses", "boolean", "tree", "predicates", "python_source", "sortable"]},
+        {"formats": ["json_reader", "arrow"]},
     ],
     [{"entities": ["fields", "key", "index", "key_and_indexes", "declaration", "expiry", "class_body", "etag", "constructor", "measures", "variants", "entity", "aggregates"]}],
     [{"interchange": ["json", "pydantic", "patches", "parsing"]}],
@@ -42,7 +42,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
             "engines": ["current_transaction", "status", "statistics", "check", "protocol", "optional_protocols", "key_order", "counted_statistics", "ended", "write_decision", "migration_protocol"],
             "engines.azure.tables": ["service", "accounts", "multipart", "elapsed_clock", "wire", "driver", "background", "reserved_names", "entity_json"],
             "engines.azure.cross_partition": ["marks", "named_partitions", "outbox", "reservations", "intent_builder", "value_counts", "remote_groups", "delta_batching", "intent_execution"],
-            "engines.azure.reading": ["filters", "rollup_fields", "memory_sort", "scans", "spilled_rows", "reads"],
+            "engines.azure.reading": ["filters", "rollup_fields", "large_values", "memory_sort", "scans", "spilled_rows", "reads"],
             "engines.azure.catalogue": ["placement", "notes", "contents", "publication", "claims", "adoption", "opening", "open_classes"],
             "engines.azure.writing": ["outcomes", "partition_view", "writes", "duplicate_notes", "late_writes", "batch_writes"],
             "engines.azure": ["partition_reader", "group_writer", "recovery", "housekeeping", "freeze_barrier", "dropping", "clearing", "builds", "check", "repair", "engine"],
@@ -67,19 +67,19 @@ ROOMS: list[list[dict[str, list[str]]]] = [
         {
             "scripts.source": ["lines", "nested_classes", "classes", "text"],
             "scripts": [
-                "arguments", "spec_changes", "step_base", "steps", "script", "field_converter", "reversal", "links", "conversion_plan", "validation", "chain", "comparison", "preflight", "migrations",
+                "arguments", "spec_changes", "step_base", "steps", "script", "field_converter", "links", "conversion_plan", "validation", "chain", "comparison", "preflight", "migrations",
             ],
         },
         {"guidance": ["workload", "advice", "keys_and_indexes", "declaration_rules", "data_rules", "call_rules", "advisor"]},
         {"diagrams": ["trees", "svg", "markup"]},
     ],
     [{"query": ["timestamp_attribute", "partitions", "pages", "results", "arrow_batches", "column_results", "checkpoint", "writing", "division", "class_results", "pairs", "moves", "query", "salvage", "mixed"]}],
-    [{"verbs": ["operations", "write_windows", "column_input", "expiration", "bulk_verbs", "transaction", "lost_races"]}],
-    [{"store": ["builds", "extension", "copy", "administration", "store", "duplicates", "observed_queries", "instrumentation", "opening"]}],
+    [{"verbs": ["operations", "write_windows", "column_input", "bulk_verbs", "transaction", "lost_races"]}],
+    [{"store": ["builds", "copy", "administration", "store", "duplicates", "observed_queries", "instrumentation", "opening"]}],
     [{"aio": ["cancellation", "cursor", "workers", "awaited", "query", "transaction", "store", "opening"]}, {"migrations": ["report", "offline_copy", "runner"]}],
     [{"testing": ["clock", "store_fixture", "async_face", "key_budget", "scalar_strategies", "values", "strategies", "autoload.tablemapper_pytest", "autoload.tablemapper_hypothesis"]}],
     [{"viewer": ["security", "cells", "typed_conditions", "derived_rows", "snippets", "summaries", "views", "query_page", "store_pages", "asgi", "notebook", "inspector"]}],
-    [{"cli": ["output", "app", "administration_commands", "store_reader", "query_commands", "data_commands", "analysis_commands", "diagram", "inspect", "migration_commands"], "": ["reports", "types", "__main__"]}],
+    [{"cli": ["output", "app", "administration_commands", "store_reader", "query_commands", "data_commands", "analysis_commands", "inspect", "migration_commands"], "": ["reports", "types", "__main__"]}],
 ]  # fmt: skip
 """Rooms from the left to the right. Rooms that stand in one row are neighbours, which never import each other; the
 modules of a room, and the folders of a neighbour, are listed in order."""

@@ -33,21 +33,12 @@ ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=[]))
 
 def test_the_limits_are_those_that_azure_publishes() -> None:
     assert {name: getattr(limits, name) for name in limits.__all__ if name.startswith("M")} == {
-        "MAX_ENTITY": 1_048_576,
-        "MAX_INDEX_ROW_UNITS": 448,
-        "MAX_INT32": 2_147_483_647,
-        "MAX_INT64": 9_223_372_036_854_775_807,
-        "MAX_KEY_UNITS": 512,
-        "MAX_NAME": 255,
-        "MAX_OPERATIONS": 100,
-        "MAX_PROPERTIES": 252,
-        "MAX_TRANSACTION": 4_194_304,
-        "MAX_TABLE": 63,
-        "MAX_VALUE": 65_536,
-        "MIN_DATETIME": datetime(1601, 1, 1, tzinfo=UTC),
-        "MIN_INT32": -2_147_483_648,
+        "MAX_ENTITY": 1_048_576, "MAX_INDEX_ROW_UNITS": 448, "MAX_INT32": 2_147_483_647,
+        "MAX_INT64": 9_223_372_036_854_775_807, "MAX_KEY_UNITS": 512, "MAX_NAME": 255, "MAX_OPERATIONS": 100,
+        "MAX_PROPERTIES": 252, "MAX_TRANSACTION": 4_194_304, "MAX_TABLE": 63, "MAX_VALUE": 65_536,
+        "MIN_DATETIME": datetime(1601, 1, 1, tzinfo=UTC), "MIN_INT32": -2_147_483_648,
         "MIN_INT64": -9_223_372_036_854_775_808,
-    }
+    }  # fmt: skip
 
 
 @given(ANY_TEXT)
@@ -66,7 +57,10 @@ def test_a_lone_surrogate_counts_as_one_unit() -> None:
 )
 def test_a_text_has_at_most_32768_units(text: str, units: str | None) -> None:
     fault = check_value("note", text)
-    assert fault == (units and f"note: a text of {units} UTF-16 units, the most is 32,768 (64 KiB); split it")
+    assert fault == (
+        units
+        and f"note: a text of {units} UTF-16 units, the most is 32,768 (64 KiB); declare it with tm.field(large=True)"
+    )
 
 
 def test_a_surrogate_pair_counts_twice_in_a_text() -> None:
@@ -78,7 +72,7 @@ def test_a_surrogate_pair_counts_twice_in_a_text() -> None:
 def test_bytes_are_at_most_64_kib() -> None:
     assert check_value("photo", bytes(MAX_VALUE)) is None
     assert check_value("photo", bytes(MAX_VALUE + 1)) == (
-        "photo: 65,537 bytes, the most is 65,536 (64 KiB); split them"
+        "photo: 65,537 bytes, the most is 65,536 (64 KiB); declare it with tm.field(large=True)"
     )
 
 

@@ -75,7 +75,7 @@ def test_no_progress_is_counted_and_not_told(clock: Clock, terminal: Terminal) -
     with start_meter(False, "building", clock=clock, stream=terminal) as work:
         clock.now += 1
         work.advance(5)
-    assert work.done == 5
+    assert work.count == 5
     assert terminal.getvalue() == ""
 
 
@@ -158,7 +158,7 @@ def test_a_terminal_that_goes_away_does_not_stop_the_work(clock: Clock, terminal
         terminal.close()
         clock.now += 1
         work.advance(1)
-    assert work.done == 2
+    assert work.count == 2
 
 
 @pytest.mark.parametrize(

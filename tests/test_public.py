@@ -89,20 +89,9 @@ def test_annotations_may_leave_out_the_class_of_an_expression_or_of_groups() -> 
 # A class statement raises what is wrong with a field or measure in it, and `merge` and ``update`` what is with ``set``.
 MEASURES = {"avg", "count", "group_by", "max", "max_ever", "min", "min_ever", "sum"}
 RAISES_NOTHING = {
-    "allow_scan",
-    "allow_sort",
-    "allow_eventual",
-    "asc",
-    "desc",
-    "is_null",
-    "is_not_null",
-    "remove",
-    "set",
-    "to_dict",
-    "to_json",
-    "price",
-    "of_storage",
-}
+    "allow_scan", "allow_sort", "allow_eventual", "asc", "desc", "is_null", "is_not_null", "remove", "set", "to_dict",
+    "to_json", "price", "of_storage",
+}  # fmt: skip
 WALKS = {"attributes", "shape", "with_constants"}
 
 

@@ -159,13 +159,9 @@ def test_the_documentation_names_every_field_and_constraint(client: httpx.Client
     price = {"type": "string", "format": "decimal", "description": "Decimal >= 0"}
     tags = {"type": "array", "items": {"type": "string"}, "maxItems": 8}
     assert schemas["Part"]["properties"] == {
-        "shelf": {"type": "string"},
-        "number": {"type": "string"},
-        "name": name,
-        "price": price,
-        "stock": {"type": "integer", "minimum": 0, "default": 0},
-        "tags": tags,
-    }
+        "shelf": {"type": "string"}, "number": {"type": "string"}, "name": name, "price": price,
+        "stock": {"type": "integer", "minimum": 0, "default": 0}, "tags": tags,
+    }  # fmt: skip
     assert schemas["Part"]["required"] == ["shelf", "number", "name", "price"]
     assert schemas["PartPatch"]["properties"] == {
         "name": name,

@@ -70,12 +70,14 @@ def open_async(
     check_limits(limits)
     watch = observer(observe, slow)
 
+    is_async = iscoroutinefunction(getattr(credential, "get_token", None))
+
     def start(waited: Callable[[], float], loop: asyncio.AbstractEventLoop) -> Engine:
         return engine_of(
             path,
             models,
             read_only=read_only,
-            credential=_LoopCredential(credential, loop) if _is_async(credential) else credential,
+            credential=_LoopCredential(credential, loop) if is_async else credential,
             migrations=migrations,
             durability=durability,
             timeout=timeout,
@@ -87,10 +89,6 @@ def open_async(
         )
 
     return OpenContext(start, watch, limits=limits, threads=threads, timeout=timeout)
-
-
-def _is_async(credential: Any) -> bool:
-    return iscoroutinefunction(getattr(credential, "get_token", None))
 
 
 class _LoopCredential:

@@ -119,10 +119,10 @@ class AsyncStore(AsyncFacade[Store], KeyedVerbs):
     def query(
         self, a: type[Record], b: type[Record], c: type[Record], d: type[Record], /, *classes: type[Record]
     ) -> AsyncMixedQuery[Any, Any, Any]: ...
-    def query(self, source: Any, /, *others: Any) -> Any:
+    def query(self, source: Any, /, *classes: Any) -> Any:
         """Return a query to await, or to loop over; as `Store.query`."""
-        query: Any = self._sync.query(source, *others)
-        return AsyncMixedQuery(self._workers, query) if others else AsyncQuery(self._workers, query)
+        query: Any = self._sync.query(source, *classes)
+        return AsyncMixedQuery(self._workers, query) if classes else AsyncQuery(self._workers, query)
 
     def partition(self, *where: Predicate[Any] | type[Record] | Partition[Record]) -> AsyncCursor[Record | UnknownRow]:
         """Return all entities of one partition, of every class, in order, for ``async for``; as `Store.partition`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Coroutine, Generator
+from collections.abc import Awaitable, Generator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, Self, TypeVar, overload
 
@@ -78,15 +78,12 @@ class AsyncTransaction(KeyedVerbs):
         group: A = await self._run(self._buffer.operations.group, key, misplaced, self._buffer.get)
         return group
 
-    async def _existing(self, key: KeyOf[R]) -> R:
+    async def __getitem__(self, key: KeyOf[R], /) -> R:
+        """Return an entity as it will be after the operations so far, to be awaited; as `Transaction.__getitem__`."""
         entity = await self.get(key)
         if entity is None:
             raise not_found(key)
         return entity
-
-    def __getitem__(self, key: KeyOf[R], /) -> Coroutine[Any, Any, R]:
-        """Return an entity as it will be after the operations so far, to be awaited; as `Transaction.__getitem__`."""
-        return self._existing(key)
 
     async def exists(self, key: KeyOf[Any], /) -> bool:
         """Return whether an entity will have this key after the operations so far; as `Transaction.exists`."""

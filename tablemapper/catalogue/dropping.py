@@ -143,11 +143,6 @@ def _renamed(draft: actions.ActionPlan, names: Iterable[str]) -> list[str]:
     return list(renamed.values())
 
 
-def _is_shared(table: Table) -> bool:
-    """Return whether several classes have their rows in a table."""
-    return len([name for name in table.types if not name.endswith("#")]) > 1
-
-
 def _without_index(catalogue: Catalogue, owner: str, index: str) -> tuple[Catalogue, list[str]]:
     """Return a catalogue without an index, and the physical name of its table."""
     form = catalogue.models[owner]
@@ -167,7 +162,7 @@ def _without_class(draft: actions.ActionPlan, catalogue: Catalogue, name: str) -
         physical.append(values)
     tables = dict(catalogue.tables)
     table = tables[form.table]
-    if _is_shared(table):
+    if len([name for name in table.types if not name.endswith("#")]) > 1:  # (others have their rows in it, too)
         draft.do(actions.DeleteClass(table, name))
         types = tuple(
             [f"{type_name}#" if type_name == name else type_name for type_name in table.types]

@@ -16,7 +16,7 @@ from .catalogue import Catalogue, CopySpec, StagedCatalogue, labels_of
 from .cutover import ended, linked, swapped, with_drops, with_new_versions
 from .dropping import drop
 from .freeze import check_thawed
-from .property_names import Names, index_columns_of, with_names, without
+from .property_names import Names, with_names, without
 from .registration import staged
 from .tables import index_column_names
 from .transitions import MetadataChange, Transition, name_of
@@ -118,8 +118,8 @@ def edited(draft: ActionPlan, catalogue: Catalogue, edit: MetadataChange) -> Cat
 def _renamed(draft: ActionPlan, catalogue: Catalogue, name: str, names: Names, id: str) -> Catalogue:
     """Return a catalogue with other names of properties of a class, and of their columns in its indexes."""
     form = catalogue.models[name]
-    for index in form.indexes:
-        old_properties = index_columns_of(form, index)
+    for index, spec in form.indexes.items():
+        old_properties = [property for property in spec.include if not form.fields[property].in_key]
         new_properties = [names.get(property, property) for property in old_properties]
         table = catalogue.index_tables[f"{name}.{index}"]
         columns = zip(index_column_names(old_properties), index_column_names(new_properties), strict=True)

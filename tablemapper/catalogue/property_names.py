@@ -16,7 +16,6 @@ from ..evolution.evolution import Evolution
 from ..evolution.renames import with_properties, with_source
 from ..evolution.versions import Version
 from ..schema.model import Model, Schema
-from ..schema.specs import ModelSpec
 from .catalogue import Catalogue, Mirror
 from .tables import Table
 
@@ -125,8 +124,3 @@ def composed(version: Version, names: Names) -> dict[str, str]:
     renames = {old: names.get(new, new) for old, new in version.renames.items()}
     renames |= {old: new for old, new in names.items() if old not in version.renames.values()}
     return {old: new for old, new in renames.items() if old != new}
-
-
-def index_columns_of(form: ModelSpec, index: str) -> list[str]:
-    """Return the properties that have columns in the table of an index."""
-    return [property for property in form.indexes[index].include if not form.fields[property].in_key]

@@ -38,7 +38,7 @@ class FormerEntity:
     """From the entity of now to the key that it had before the migration."""
     fields: tuple[str, ...]
     """The fields that get back their values."""
-    lacking: Callable[[Any], Sequence[str]]
+    missing: Callable[[Any], Sequence[str]]
     """From the entity of now to those of its fields that need a value which only the former entity has."""
 
 

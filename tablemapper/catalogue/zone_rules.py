@@ -109,13 +109,10 @@ def refused_writes(catalogue: Catalogue, rules_by_label: Mapping[str, Iterable[s
     """Return the reasons why `other_rules` prevent writes of entities, by the name of their class."""
     reasons: dict[str, list[str]] = {}
     for label, rules in rules_by_label.items():
-        owner = Label.of(label).owner
+        owner, state = Label.of(label).owner, catalogue.states[label]
+        kind = f"newer ({state.release})" if _newer(state) else "other"
         reasons.setdefault(catalogue.models[owner].source or owner, []).append(
-            f"{label} is maintained by {_rules_kind(catalogue.states[label])} rules of {', '.join(rules)} than this system has; "
+            f"{label} is maintained by {kind} rules of {', '.join(rules)} than this system has; "
             "update its time zones (pip install -U tzdata), or give those up: store.repair() builds it by the rules of here"
         )
     return reasons
-
-
-def _rules_kind(state: BuildStateSpec) -> str:
-    return f"newer ({state.release})" if _newer(state) else "other"

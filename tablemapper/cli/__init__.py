@@ -6,8 +6,7 @@
 - `store_reader`: how commands open a store that they only read.
 - `query_commands`: the commands that show what is in a store.
 - `data_commands`: the commands that write entities.
-- `analysis_commands`: the commands that say how a store is filled and what is unwise.
-- `diagram`: the command that draws a model.
+- `analysis_commands`: the commands that draw a model, and say how a store is filled and what is unwise.
 - `inspect`: the command that serves the inspector.
 - `migration_commands`: the commands about migration scripts.
 """

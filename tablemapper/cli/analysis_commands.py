@@ -1,12 +1,16 @@
-"""Commands that say how a store is filled and what is unwise; they only read."""
+"""Commands that draw a model, and say how a store is filled and what is unwise; they only read."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from ..diagrams.markup import mermaid, text
+from ..diagrams.svg import svg
+from ..diagrams.trees import trees_of
 from ..errors import InvalidModel, NotReady
 from ..guidance.advisor import advise as advise_models
 from ..guidance.workload import Workload
@@ -14,7 +18,7 @@ from ..planning.cost import bytes_text
 from ..progress import ProgressOption
 from ..store.store import Store
 from .app import Json, Models, StoreArgument, find_class, load_models
-from .output import Exit, show, table
+from .output import Exit, is_unicode, show, table
 from .store_reader import open_for_reading
 
 Calls = Annotated[Path, Parameter(name="--workload", help="calls that tm.Workload saved, to be judged, too")]
@@ -84,3 +88,27 @@ def _line(name: str, statistics: Any) -> tuple[object, ...]:
         bytes_text(statistics.total_bytes),
         largest,
     )
+
+
+def diagram(
+    place: StoreArgument | None = None,
+    /,
+    *,
+    models: Models | None = None,
+    format: Literal["svg", "mermaid", "text"] = "svg",
+) -> Exit:
+    """Draw the classes of a store or of a module, with what is maintained from each, on the standard output."""
+    if place is not None:
+        with open_for_reading(place, models) as store:
+            states = {item.where: item.state for item in store.status().objects if item.state != "ready"}
+            classes = list(store.classes.values())
+    elif models is not None:
+        classes, states = load_models(models), {}
+    else:
+        raise InvalidModel("name the models, as in --models shop.models, or a store")
+    trees = trees_of(classes, states)
+    if format == "svg":
+        picture = svg(trees, standalone=True) + "\n"  # which is UTF-8, where nothing says otherwise
+        sys.stdout.write(picture if is_unicode() else picture.encode("ascii", "xmlcharrefreplace").decode())
+        return Exit.OK
+    return show(None, {"mermaid": mermaid, "text": text}[format](trees).removesuffix("\n"), json=False)

@@ -57,15 +57,13 @@ _COMMANDS: dict[str, dict[str, str]] = {
     "analysis_commands": {
         "advise": "Say what is unwise in the models, and with a store, in how it is filled; end with 1 if there is a warning.",
         "stats": "Count entities, partitions and bytes of each class, or of some classes with their partitions and writes.",
+        "diagram": "Draw the classes of a store or of a module, with what is maintained from each, on the standard output.",
     },
     "data_commands": {
         "import_entities": "Store the entities of a file, in the form that show writes: JSON lines or CSV; or of a Parquet file.",
         "set_fields": "Change some fields of one entity, and show it as it is stored.",
         "delete_entities": "Delete one entity by the values of its key, or all that --where finds.",
         "expire": "Delete the entities that have ended, by the time that expires=True names.",
-    },
-    "diagram": {
-        "diagram": "Draw the classes of a store or of a module, with what is maintained from each, on the standard output.",
     },
     "inspect": {
         "inspect": "Show what is in a store as pages for a browser on this machine, until Ctrl-C; it only reads.",
@@ -242,18 +240,6 @@ def _credential() -> Any:
         raise NotAStore(
             "azure://… has no credential; set AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN, or install azure-identity"
         ) from None
-
-
-def existing_file(place: str) -> Path:
-    """Return the file of a store, where only that is possible.
-
-    Raises:
-        NotAStore: there is nothing, or it is an account.
-    """
-    path = existing(place)["path"]
-    if not isinstance(path, Path):
-        raise NotAStore("this command is possible for the file of a store only, and this is an account of Azure")
-    return path
 
 
 def title_of(place: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from .trees import Line, Tree
+from .trees import Tree
 
 _SIGNS = {"index": "▪", "aggregate": "●", "field": "◆"}
 _ENDS = {"index": ("[", "]"), "aggregate": ("([", "])"), "field": ("{{", "}}")}
@@ -42,13 +42,10 @@ def mermaid(trees: Iterable[Tree]) -> str:
         parent = f"c{number}"
         for at, line in enumerate(tree.lines):
             node, (begin, end) = f"c{number}_{at}", _ENDS[line.shape]
-            lines.append(f'  {parent if line.depth else f"c{number}"} --> {node}{begin}"{_node(line)}"{end}')
+            text = _coded(line.name, line.key, line.notes)
+            lines.append(f'  {parent if line.depth else f"c{number}"} --> {node}{begin}"{text}"{end}')
             parent = node if line.shape == "aggregate" else parent
     return "\n".join(lines) + "\n"
-
-
-def _node(line: Line) -> str:
-    return _coded(line.name, line.key, line.notes)
 
 
 def _coded(*texts: str) -> str:

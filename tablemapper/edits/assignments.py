@@ -9,6 +9,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
 from itertools import count
+from operator import eq
 from typing import Any, Literal, TypeAlias
 
 import attrs
@@ -17,28 +18,17 @@ from ..codegen import Names, compile_functions
 from ..entities.declaration import check_type, check_value, checked_on_write, located, read_only_fault
 from ..entities.entity import key_of
 from ..entities.fields import FieldModel
-from ..errors import CorruptStore, InvalidEntity, did_you_mean, safe_repr
+from ..errors import CorruptStore, EntityTooLarge, InvalidEntity, did_you_mean, safe_repr
 from ..expressions.arithmetic import EXACT, Computed, Number, calculation_fault, kind_of
 from ..expressions.python_source import calculation_source
 from ..expressions.tree import Assignment, Attr, ElementOfList
 from ..limits import check_value as size_fault
 from ..owner_cache import cached_on_owner
+from ..pieces import is_full
 from ..schema.maintenance import sound_test
 from ..schema.model import Model, has_functions
 from ..schema.rows import DAMAGE, FIRST, SAFE_LENGTH, Row, unreadable
-from ..values.parts import (
-    MISSING,
-    NoElement,
-    Path,
-    altered,
-    check_removable,
-    discarded,
-    extended,
-    is_no_value,
-    item_type,
-    list_path,
-    path_text,
-)
+from ..values import parts
 from ..values.scalars import SCALARS, ValueFault, ValueType
 
 MAX_FUNCTIONS = 512
@@ -51,7 +41,7 @@ class _Step:
     """The new value of one field, or of a part of it."""
 
     field: FieldModel
-    path: Path
+    path: parts.Path
     """Where the part stands in the field; empty for all of it."""
     label: str
     kind: ValueType
@@ -110,11 +100,11 @@ class Assignments:
         if hasattr(self.model.cls, "__attrs_post_init__"):
             return None
         for step in self.steps:
-            if step.constant is None or not step.is_constant or step.field.type.undeclared:
+            if step.constant is None or not step.is_constant or step.field.type.undeclared or step.field.large:
                 return None
         values = {step.field.name: step.field.type.store(step.constant) for step in self.steps}
-        # (What is too long is refused with the key of the entity, which is read then.)
-        return None if any(size_fault(name, value) for name, value in values.items()) else values
+        # (What is too long is refused with the key of the entity, which is read then; what is full might have pieces behind.)
+        return None if any(map(is_full, values.values())) else values
 
     def of_rows(self) -> Callable[[Row], Row | None] | None:
         """Return what makes the row of an entity that of the changed one, or None if that needs a look at the entity.
@@ -166,8 +156,11 @@ class Assignments:
         values = list(row)
         for step in self.steps:
             if step.is_constant:
-                constant = step.constant
-                values[self.model.position[step.field.name]] = None if constant is None else step.kind.store(constant)
+                constant, at = step.constant, self.model.position[step.field.name]
+                stored = None if constant is None else step.kind.store(constant)
+                if step.field.large is False and stored != row[at] and (fault := size_fault(step.field.name, stored)):
+                    raise EntityTooLarge(f"{self.model.name} {row[:2]}", [fault])
+                values[at] = stored
         return tuple(values)
 
     def apply(self, entity: Any) -> None:
@@ -188,9 +181,9 @@ class Assignments:
                 value = step.constant if calculate is None else calculate(entity)
                 if alter is not None or step.path:
                     current = values[name] if name in values else getattr(entity, name)
-                    value = altered(step.field.type, current, step.path, alter or partial(_instead, value))
+                    value = parts.altered(step.field.type, current, step.path, alter or partial(_instead, value))
                 values[name] = check_value(step.field, value)
-            except NoElement as error:
+            except parts.NoElement as error:
                 faults.append(located(name, error))
             except (ArithmeticError, ValueError, TypeError) as error:
                 faults.append(f"{step}: {calculation_fault(error)}")
@@ -223,7 +216,7 @@ def assignments(model: Model, verb: str, assigned: Sequence[Assignment[Any]], va
     steps: list[_Step] = []
     changes: list[tuple[Attr[Any, Any], Any, str]] = []
     for assignment in assigned:
-        if not _is_assignment(assignment):
+        if not isinstance(assignment, Assignment):
             faults.append(f"expected {model.name}.field.set(…), .add(…) or .remove(), got {safe_repr(assignment)}")
         elif (
             not issubclass(model.cls, assignment.attr.owner)
@@ -241,18 +234,20 @@ def assignments(model: Model, verb: str, assigned: Sequence[Assignment[Any]], va
         else:
             faults.append(f'no field "{name}" (fields: {", ".join(fields)}){did_you_mean(name, fields)}')
     for attr, value, action in changes:
-        field, path = fields[attr.name], list_path(attr.path) if attr.path else ()
+        field, path = fields[attr.name], parts.list_path(attr.path) if attr.path else ()
         if field is None:
-            faults.append(_fixed_fault(model.declaration.field(attr.name)))
+            fixed = model.declaration.field(attr.name)
+            in_key = f"{fixed.name}: a key field cannot be assigned; store.move(entity, new_key) gives another key"
+            faults.append(read_only_fault(fixed) if fixed.read_only else in_key)
             continue
-        twin_paths = [list_path(step.path) for step in steps if step.field is field]
+        twin_paths = [parts.list_path(step.path) for step in steps if step.field is field]
         for twin in twin_paths:
-            if _overlap(twin, path):
-                also = "" if twin == path else f", as {field.name}{path_text(twin)} is, too"
-                faults.append(f"{field.name}{path_text(path)}: it is assigned twice{also}")
+            if all(map(eq, twin, path)):  # (they are one, or one is a part of the other)
+                also = "" if twin == path else f", as {field.name}{parts.path_text(twin)} is, too"
+                faults.append(f"{field.name}{parts.path_text(path)}: it is assigned twice{also}")
                 break
         else:
-            label = field.name + path_text(attr.path) if attr.path else field.name
+            label = field.name + parts.path_text(attr.path) if attr.path else field.name
             try:
                 steps.append(_step(model, field, label, attr, value, action))
             except ValueFault as error:
@@ -262,22 +257,6 @@ def assignments(model: Model, verb: str, assigned: Sequence[Assignment[Any]], va
     if faults:
         raise InvalidEntity(f"{verb} of {model.name}", faults)
     return Assignments(model, tuple(steps))
-
-
-def _is_assignment(value: object) -> bool:
-    return isinstance(value, Assignment)
-
-
-def _overlap(a: Path, b: Path) -> bool:
-    """Return whether two parts of a field are one, or one is a part of the other."""
-    return all(left == right for left, right in zip(a, b, strict=False))
-
-
-def _fixed_fault(field: FieldModel) -> str:
-    """Return why a field cannot be assigned."""
-    if field.read_only:
-        return read_only_fault(field)
-    return f"{field.name}: a key field cannot be assigned; store.move(entity, new_key) gives another key"
 
 
 def _value_text(kind: ValueType, value: Any) -> str:
@@ -294,10 +273,10 @@ def _step(model: Model, field: FieldModel, label: str, attr: Attr[Any, Any], val
     kind = attr.type
     if action == "remove":
         if attr.path:
-            check_removable(field.type, attr.path)
+            parts.check_removable(field.type, attr.path)
         elif not field.optional:
             raise ValueFault(field.removal_fault)
-        return _Step(field, attr.path, label, kind, MISSING if attr.path else None, "removed")
+        return _Step(field, attr.path, label, kind, parts.MISSING if attr.path else None, "removed")
     if action in ("extend", "discard"):
         alter, text = _elements(kind, value, action)
         return _Step(field, attr.path, label, kind, None, f"{model.name}.{label}.{action}([{text}])", None, alter)
@@ -319,7 +298,7 @@ def _step(model: Model, field: FieldModel, label: str, attr: Attr[Any, Any], val
         return _Step(field, attr.path, label, kind, constant)
 
     def add(current: Any) -> Any:
-        if is_no_value(current):
+        if parts.is_no_value(current):
             return constant
         if kind.dynamic and (isinstance(current, bool) or not isinstance(current, type(constant))):
             raise ValueFault(
@@ -334,10 +313,10 @@ def _step(model: Model, field: FieldModel, label: str, attr: Attr[Any, Any], val
 
 def _elements(kind: ValueType, values: Sequence[Any], action: str) -> tuple[Callable[[Any], Any], str]:
     """Return what adds elements to a list or a set, or takes them out, and the elements as text."""
-    item = item_type(kind)
+    item = parts.item_type(kind)
     items = [None if element is None else item.check(element) for element in values]
     text = ", ".join([_value_text(item, element) for element in items])
-    return (extended if action == "extend" else discarded)(kind, items), text
+    return (parts.extended if action == "extend" else parts.discarded)(kind, items), text
 
 
 def _check_kind(kind: ValueType, value: Number[Any, Any]) -> None:

@@ -100,7 +100,7 @@ class RepairReport:
 class CheckView(Protocol):
     """A view of a store, all of one state. A row that cannot be had at all is CorruptStore."""
 
-    def whole(self, model: Model) -> Model:
+    def with_stored_fields(self, model: Model) -> Model:
         """Return a class with all that is stored of it, which may be more than its code declares."""
         ...
 
@@ -266,7 +266,7 @@ class ConsistencyCheck:
     # ------------------------------------------------------------------------------------------ entities
 
     def _entities(self, model: Model) -> Iterator[CheckFinding]:
-        whole_model, digests = self._view.whole(model), self._digests(model)
+        whole_model, digests = self._view.with_stored_fields(model), self._digests(model)
         (maintenance, _), *parts = self._maintained[model]
         is_written, stream = written_test(whole_model), iter(self._view.rows(model))
         unknown = self._view.unknown(model)
@@ -387,7 +387,7 @@ class ConsistencyCheck:
     def _expected_of(self, model: Model, index: IndexMaintenance, row: Row | None) -> list[IndexRow]:
         if row is not None and index not in self._duties(model, row).indexes:
             return []
-        return index.rows_of(row, self._view.whole(model))
+        return index.rows_of(row, self._view.with_stored_fields(model))
 
     def _dangling(self, model: Model, index: IndexMaintenance) -> Iterator[CheckFinding]:
         for entry in self._view.index_rows(index):

@@ -27,7 +27,7 @@ def count(engine: Engine, model: Model, recent: timedelta, top: int, meter: Mete
 
     Each entity counts as it is when it is read, and the rows of indexes as they follow from it.
     """
-    if unready := [label for label in engine.needed(model) if label in engine.unready]:
+    if unready := [label for label in engine.required_labels(model) if label in engine.unready]:
         raise engine.describe(unready[0]).error()
     counted_at = Builtin.datetime.now(UTC)
     entities = _Entities(engine, model, recent_since(counted_at, recent))

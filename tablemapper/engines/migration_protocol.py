@@ -53,7 +53,7 @@ class MigrationEngine(ABC):
 
     The runner looks at the catalogue, plans, and changes it once by that plan. What reads or changes the store for a plan
     raises `StaleScript` if the catalogue is another one by then: `adopt`, `count`, `edit`, `take_over`, and of one that copies
-    `lacking`, `start` and `discard`. The rest goes on by the catalogue that it finds.
+    `irreversible`, `start` and `discard`. The rest goes on by the catalogue that it finds.
     """
 
     _catalogue: Catalogue
@@ -216,7 +216,7 @@ class CopyingEngine(MigrationEngine):
         """
 
     @abstractmethod
-    def lacking(self, transition: Transition) -> Sequence[ConversionFault]:
+    def irreversible(self, transition: Transition) -> Sequence[ConversionFault]:
         """Return the entities that cannot become again what they were before a migration that is undone; write nothing."""
 
     @abstractmethod

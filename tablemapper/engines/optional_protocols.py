@@ -144,6 +144,10 @@ class ExtendsSchema(Protocol):
         """Return the opened classes, without those that were dropped since; None if they are those of the catalogue."""
         ...
 
+    def usable(self) -> Schema:
+        """Return the opened classes, without those that it knows to be dropped or retired."""
+        ...
+
     def extend(self, schema: Schema) -> None:
         """Go on with further classes, which are opened; what runs goes on.
 
@@ -151,6 +155,11 @@ class ExtendsSchema(Protocol):
             SchemaMismatch: the store holds something else.
         """
         ...
+
+
+def usable_schema(engine: Engine) -> Schema:
+    """Return the classes of an engine for what is about all of them: those that were dropped since are none."""
+    return engine.usable() if isinstance(engine, ExtendsSchema) else engine.schema
 
 
 @runtime_checkable

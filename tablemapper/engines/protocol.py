@@ -51,7 +51,7 @@ class Operation:
     """Makes the new row of a merge from the stored one."""
     entity: Any = None
     """What is stamped with the row once it is stored."""
-    moved: Operation | None = None
+    moved_from: Operation | None = None
     """The deletion of the entity under its former key: what a program does not know of the entity has to move, too."""
     assigned: Callable[[], Mapping[str, Any] | None] | None = None
     """Of a merge: returns what is stored in each field, if it sets whole fields to values and does nothing else."""
@@ -208,7 +208,7 @@ class BuildStep:
     done: int
     """Entities that the job has added so far, of ``total``."""
     total: int
-    ended: tuple[str, ...] = ()
+    completed: tuple[str, ...] = ()
     """What is complete with it, by label."""
     pace: StepTiming = attrs.field(factory=StepTiming)
     clearing: bool = False
@@ -343,7 +343,7 @@ class Engine(Protocol):
         """See what other processes have built or declared since."""
         ...
 
-    def needed(self, model: Model) -> Sequence[str]:
+    def required_labels(self, model: Model) -> Sequence[str]:
         """Return the labels of what has to be ready for a class to be read, as they stand in what is unready."""
         ...
 
@@ -351,7 +351,7 @@ class Engine(Protocol):
         """Return the label of a class, or of an index that it declares, in what is unready."""
         ...
 
-    def lacking(self, model: Model, *, eventual: bool = False) -> Mapping[str, Collection[str] | None]:
+    def missing_fields(self, model: Model, *, eventual: bool = False) -> Mapping[str, Collection[str] | None]:
         """Return the fields that indexes of a class are declared to hold, and do not, by the name of the index.
 
         None stands for an index whose rows may be older than their entities, and so answer nothing alone, unless that may
@@ -392,7 +392,7 @@ class Engine(Protocol):
         """Make everything that is maintained what the entities say that it should be, beside readers and writers."""
         ...
 
-    def whole(self, model: Model) -> Model:
+    def with_stored_fields(self, model: Model) -> Model:
         """Return a class with all that is stored of it, which may be more than its code declares."""
         ...
 

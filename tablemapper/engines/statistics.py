@@ -6,7 +6,7 @@ import heapq
 import math
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -131,7 +131,8 @@ class Statistics:
         price = f"{money_text(self.price(prices))} {prices.currency} a month on Azure ({prices.as_of})"
         lines = [f"{self.model}  {entities} in {number}, {bytes_text(self.bytes)}{of_indexes}; {price}"]
         lines.append(f"  partitions  {_spread(parts.entities)} entities (min, median, p95, max)")
-        lines.append(f"  largest     {_partition_list(parts.largest, lambda partition: partition.entities)}")
+        largest = "   ".join([f"{part.key}  {part.entities:,}" for part in parts.largest[:_SHOWN_PARTITIONS]])
+        lines.append(f"  largest     {largest}{' …' if len(parts.largest) > _SHOWN_PARTITIONS else ''}")
         if parts.hottest:
             within = "hour" if self.recent == timedelta(hours=1) else str(self.recent)
             partition = parts.hottest[0]
@@ -165,12 +166,6 @@ def _partitions(number: int) -> str:
 
 def _spread(numbers: Quantiles) -> str:
     return f"{numbers.min:,} … {numbers.p50:,} … {numbers.p95:,} … {numbers.max:,}"
-
-
-def _partition_list(partitions: tuple[PartitionStatistics, ...], number: Callable[[PartitionStatistics], int]) -> str:
-    return "   ".join(f"{partition.key}  {number(partition):,}" for partition in partitions[:_SHOWN_PARTITIONS]) + (
-        " …" if len(partitions) > _SHOWN_PARTITIONS else ""
-    )
 
 
 @runtime_checkable

@@ -63,7 +63,7 @@ class MaintenanceRules(Protocol):
         """Return the maintenance of a class: for each part, which entities it concerns; None: all."""
         ...
 
-    def concerned(self, part: Maintenance, old: Row | None, new: Row | None) -> tuple[Row | None, Row | None]:
+    def affected_rows(self, part: Maintenance, old: Row | None, new: Row | None) -> tuple[Row | None, Row | None]:
         """Return an entity before and after a write as a part of its maintenance is to see both: all of it, or nothing."""
         ...
 
@@ -144,7 +144,7 @@ def decide(
     for change in entity_changes:
         for maintenance, applies in maintained.duties(change.operation.model):
             if applies is None or applies(change.operation.key):
-                rows = maintained.concerned(maintenance, change.old, change.new)
+                rows = maintained.affected_rows(maintenance, change.old, change.new)
                 _add(decision.changes, maintenance.of_indexes, *rows)
     _check_unique(decision.changes, view)
     if maintained_limit is not None:
@@ -209,7 +209,7 @@ def _decide_groups(
     for change in entity_changes:
         for maintenance, applies in maintained.duties(change.operation.model):
             if applies is None or applies(change.operation.key):
-                rows = maintained.concerned(maintenance, change.old, change.new)
+                rows = maintained.affected_rows(maintenance, change.old, change.new)
                 _add(changes, maintenance.of_aggregates, *rows)
     written_keys = {(change.operation.model, change.operation.key) for change in entity_changes}
     dependents: dict[tuple[Model, Key], Row] = {}

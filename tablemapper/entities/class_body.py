@@ -19,8 +19,9 @@ import attrs
 
 from ..datetime_types import Builtin
 from ..errors import did_you_mean, safe_repr
-from ..expressions.foreign_declarations import CLASSES, DECORATED, ELSEWHERE, INDEX_OPTIONS, OPTIONS
-from ..limits import check_property_name
+from ..expressions.foreign_names import CLASSES, DECORATED, ELSEWHERE, INDEX_OPTIONS, OPTIONS
+from ..limits import MAX_NAME, check_property_name, utf16_units
+from ..pieces import MAX_PIECES, piece_name
 from ..type_aliases import annotations_of
 from ..uuids import is_time_of
 from ..values.constraint_aliases import package_of, with_meta
@@ -109,9 +110,15 @@ def read_body(
     specifiers = {k: body.pop(k) for k, v in list(body.items()) if isinstance(v, FieldOptions | Measure)}
     declarations = {k: body.pop(k) for k, v in list(body.items()) if isinstance(v, Key | Index)}
     faults += [f"{k} {fault}" for k, value in declarations.items() for fault in _shape(value)]
-    fields = dict(_inherited(bases))
+    inherited = [
+        declaration
+        for base in reversed(bases)
+        if isinstance(declaration := base.__dict__.get("__declaration__"), AbstractDeclaration)
+    ]
+    fields = {model.name: model for declaration in inherited for model in declaration.fields}
     own_names = {*body, *annotations_of(body), *declarations}
-    declarations = {k: v for k, v in dict(_lent_declarations(bases)).items() if k not in own_names} | declarations
+    lent = {k: v for declaration in inherited for k, v in declaration.lent.items() if k not in own_names}
+    declarations = lent | declarations
     annotations = dict(_evaluated(name, body, faults))
     for field_name, annotation in annotations.items():
         option = specifiers.pop(field_name, None)
@@ -180,19 +187,6 @@ def _shape(declaration: Key[Any] | Index[Any]) -> Iterator[str]:
         declaration.table = None
     if not isinstance(declaration.unique, bool):
         yield f"unique=: expected True or False, got {safe_repr(declaration.unique)}"
-
-
-def _inherited(bases: tuple[Any, ...]) -> Iterator[tuple[str, FieldModel]]:
-    for base in reversed(bases):
-        if isinstance(declaration := base.__dict__.get("__declaration__"), AbstractDeclaration):
-            for model in declaration.fields:
-                yield model.name, model
-
-
-def _lent_declarations(bases: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
-    for base in reversed(bases):
-        if isinstance(declaration := base.__dict__.get("__declaration__"), AbstractDeclaration):
-            yield from declaration.lent.items()
 
 
 def _evaluated(name: str, body: dict[str, Any], faults: list[str]) -> Iterator[tuple[str, Any]]:
@@ -293,7 +287,7 @@ def _field(
         name=name, property=settings.name if isinstance(settings.name, str) else name, type=kind, annotation=annotation,
         optional=optional, constraint=constraint, default=default, factory=settings.source, stored=settings.stored,
         kw_only=settings.by_name, validator=settings.validator, measure=measure, on_write=settings.on_write,
-        expires=settings.expires is True,
+        expires=settings.expires is True, large=settings.large,
     )  # fmt: skip
 
 
@@ -347,6 +341,8 @@ def _option_faults(name: str, settings: FieldOptions) -> Iterator[str]:
         yield f"name={safe_repr(settings.name)}: the name of a property is text"
     if not isinstance(settings.expires, bool):
         yield f"expires=: expected True or False, got {safe_repr(settings.expires)}"
+    if not isinstance(settings.large, bool | None):
+        yield f"large=: expected True or False, got {safe_repr(settings.large)}"
     for function in validator if isinstance(validator, list | tuple) else [] if validator is None else [validator]:
         if not callable(function):
             yield f"validator={safe_repr(function)} cannot be called; give a function of (entity, attribute, value)"
@@ -354,6 +350,16 @@ def _option_faults(name: str, settings: FieldOptions) -> Iterator[str]:
     for option in settings.unknown:
         mend = OPTIONS.get(option, "").format(name)
         yield f"{option}= is not an option of a field{f'; {mend}' if mend else did_you_mean(option, option_names)}"
+
+
+def _large_faults(model: FieldModel) -> Iterator[str]:
+    """Yield why the values of a field cannot be larger than a property."""
+    if not model.type.spillable or model.type.undeclared:
+        yield f"{model.name}: large=True is for texts, bytes and nested values, not {model.type.name}"
+    longest = piece_name(model.property, MAX_PIECES - 1)
+    if (units := utf16_units(longest)) > MAX_NAME:
+        most = MAX_NAME - units + utf16_units(model.property)
+        yield f"{model.name}: large=True adds to the name of its property, which may have {most} characters then"
 
 
 def _check_fields(fields: Mapping[str, FieldModel], faults: list[str]) -> None:
@@ -365,6 +371,8 @@ def _check_fields(fields: Mapping[str, FieldModel], faults: list[str]) -> None:
         if model.property in seen:
             faults.append(f'{model.name}: the property "{model.property}" is that of {seen[model.property]} already')
         seen[model.property] = model.name
+        if model.large:
+            faults += _large_faults(model)
         if model.measure is not None or model.kw_only:
             continue
         if not model.required:

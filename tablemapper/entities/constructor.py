@@ -23,23 +23,13 @@ _RESERVED = frozenset(
         "check_key", "validate", "normalise", "normalise_key", "partition", "row",
     }
 )  # fmt: skip
-"""What generated constructors and key functions refer to."""
-
-
-def _variables(declaration: Declaration) -> dict[str, str]:
-    """Return what stands for each field in generated source.
-
-    A field may be called as anything that the source refers to is: ``row``, ``new``, ``date``, ``str``. Then all stand
-    under names that no field can have, in a function of their own.
-    """
-    fields = [f.name for f in declaration.parameters]
-    if _RESERVED.isdisjoint(fields):
-        return {name: name for name in fields}
-    return {name: f"_{name}_" for name in fields}
+"""What generated constructors and key functions refer to; a field may be called so, too."""
 
 
 def constructor_source(declaration: Declaration, names: Names) -> Iterator[str]:
-    variables = _variables(declaration)
+    fields = [f.name for f in declaration.parameters]
+    is_plain = _RESERVED.isdisjoint(fields)  # (else all stand under names that no field can have)
+    variables = {name: name if is_plain else f"_{name}_" for name in fields}
     attributes = {a.name: a for a in attrs.fields(declaration.cls)}
     yield from _init_source(declaration, variables, names, validated=any(a.validator for a in attributes.values()))
     for at, f in enumerate(declaration.fields):

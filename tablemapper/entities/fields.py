@@ -76,6 +76,8 @@ class FieldOptions:
     precision: str | None = None
     on_write: Callable[[], Any] | None = None
     expires: bool = False
+    large: bool | None = False
+    """None: only the code of the class knows."""
     unknown: tuple[str, ...] = ()
     """What else it was called with: a fault of the class."""
 
@@ -99,6 +101,7 @@ def field(
     validator: Validator | Sequence[Validator] | None = None,
     precision: Literal["s", "ms", "us"] | None = None,
     expires: bool = False,
+    large: bool = False,
 ) -> Field[Any]: ...
 @overload
 def field(
@@ -107,6 +110,7 @@ def field(
     name: str | None = None,
     precision: Literal["s", "ms", "us"] | None = None,
     expires: bool = False,
+    large: bool = False,
     init: Literal[False] = False,
 ) -> Field[T]: ...
 @overload
@@ -119,6 +123,7 @@ def field(
     validator: Validator | Sequence[Validator] | None = None,
     precision: Literal["s", "ms", "us"] | None = None,
     expires: bool = False,
+    large: bool = False,
 ) -> Field[T]: ...
 @overload
 def field(
@@ -130,6 +135,7 @@ def field(
     validator: Validator | Sequence[Validator] | None = None,
     precision: Literal["s", "ms", "us"] | None = None,
     expires: bool = False,
+    large: bool = False,
 ) -> Field[T]: ...
 def field(
     *,
@@ -142,6 +148,7 @@ def field(
     precision: Literal["s", "ms", "us"] | None = None,
     on_write: Callable[[], Any] | None = None,
     expires: bool = False,
+    large: bool = False,
     **unknown: Any,
 ) -> Any:
     """Give a field options.
@@ -161,12 +168,14 @@ def field(
             ``updated: tm.Field[datetime] = tm.field(on_write=lambda: datetime.now(UTC))``. Nobody else sets the field,
             and it is no argument of the constructor. Migrations, copies and repairs leave the value as it is.
         expires: whether an entity ends at this datetime: from then on no call finds it, and `Store.expire` deletes it.
+        large: whether a text, bytes or a nested value may be as large as an entity, 1 MiB; otherwise it has 64 KiB at
+            most. Such a field is in no key, index, order or total.
         unknown: any other argument is a fault of the class.
     """
     if on_write is not None:  # (its overload has an init= for the type checkers)
         unknown.pop("init", None)
     return FieldOptions(
-        default, factory, name, stored, kw_only, validator, precision, on_write, expires, tuple(unknown)
+        default, factory, name, stored, kw_only, validator, precision, on_write, expires, large, tuple(unknown)
     )
 
 
@@ -469,6 +478,8 @@ class FieldModel:
     """Gives the value at each write."""
     expires: bool = False
     """Whether an entity ends at this time."""
+    large: bool | None = False
+    """Whether its values may be larger than a property of Azure; None: only the code of the class knows."""
 
     @_property
     def required(self) -> bool:

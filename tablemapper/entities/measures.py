@@ -94,7 +94,7 @@ def _name_list(names: set[str] | frozenset[str]) -> str:
 
 def _measure_faults(field: FieldModel, measure: Measure, source: type[Any]) -> list[str]:
     """Return the first fault of a measure: of what it reads, of what it is of, or of the type of its field."""
-    fault = _source_fault(measure, source)
+    fault = _source_fault(measure, source) or _large_fault(measure, source)
     if fault is None and measure.kind == "count":
         fault = None if field.type.name == "int" else f"a count is an int, not {field.type.name}"
     elif fault is None:
@@ -131,6 +131,13 @@ def _source_fault(measure: Measure, source: type[Any]) -> str | None:
     return None
 
 
+def _large_fault(measure: Measure, source: type[Any]) -> str | None:
+    for attribute in () if measure.attr is None else measure.attr.attributes():
+        if abstract_declaration(source).field(attribute.name).large:
+            return f"{attribute.name} is large, and cannot be in a {'group' if measure.kind == 'group' else 'measure'}"
+    return None
+
+
 def _kind_of(measure: Measure) -> str:
     """Return the name of the type that a measure gives."""
     assert measure.attr is not None
@@ -156,7 +163,9 @@ def _sum_fault(field: FieldModel, measure: Measure, source: type[Any], kind: str
     assert attr is not None
     if not attr.type.summable:
         return f"{attr!r} is {attr.type.plain.name}; only numbers and timedeltas have a sum"
-    can_lack = measure.where is not None or any(_may_be_missing(attribute, source) for attribute in attr.attributes())
+    can_lack = measure.where is not None or any(
+        attribute.path or abstract_declaration(source).field(attribute.name).optional for attribute in attr.attributes()
+    )
     return None if field.optional or not (measure.kind == "avg" or can_lack) else _no_value(attr, kind)
 
 
@@ -178,7 +187,3 @@ _KIND_FAULTS: dict[str, Callable[[FieldModel, Measure, type[Any], str], str | No
     **dict.fromkeys(("min", "max", "min_ever", "max_ever"), _extreme_fault),
 }
 """Why a measure of each kind cannot be of an attribute, or be in its field."""
-
-
-def _may_be_missing(attr: Attr[Any, Any], source: type[Any]) -> bool:
-    return bool(attr.path) or abstract_declaration(source).field(attr.name).optional

@@ -307,7 +307,7 @@ def _as_stored(part: Part, catalogue_model: Model) -> Part:
     return part
 
 
-def lacking(model: Model, form: ModelSpec, stored_names: Mapping[str, str]) -> dict[str, frozenset[str]]:
+def missing_fields(model: Model, form: ModelSpec, stored_names: Mapping[str, str]) -> dict[str, frozenset[str]]:
     """Return, by index of a class, the included fields that its rows in the store lack: the class got them later.
 
     Args:

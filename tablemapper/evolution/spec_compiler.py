@@ -82,10 +82,15 @@ def source_model(declared_model: Model, form: ModelSpec, keepers: Mapping[str, M
         )
         as_is |= field.name in grouped and class_field.members == catalogue_field.members
         kind = field.annotation if as_is else _kind(catalogue_field)
-        body.add(field.property, kind, FieldOptions(name=field.property, stored=field.stored, kw_only=True), field.name)
+        body.add(
+            field.property,
+            kind,
+            FieldOptions(name=field.property, stored=field.stored, kw_only=True, large=None),
+            field.name,
+        )
     for property, hidden in form.fields.items():
         if property not in body.names:
-            body.add(property, _kind(hidden), FieldOptions(name=property, kw_only=True))
+            body.add(property, _kind(hidden), FieldOptions(name=property, kw_only=True, large=None))
     for property, keeper in keepers.items():
         shape = keeper.aggregate
         assert shape is not UNSET
@@ -119,7 +124,9 @@ def aggregate_model(
         condition = None if where is None else load(where, field)
         field_form = form.fields[property]
         if isinstance(label, str) and label in source_form.fields and kind not in ("count", "sum", "avg"):
-            field_form = _as_wide_as(source_form.fields[label], field_form)
+            source_field = source_form.fields[label]  # (which may hold more by now)
+            if not source_field.type.startswith(f"{field_form.type}["):
+                field_form = replace(source_field, optional=field_form.optional)
         body.add(property, _kind(field_form), Measure(kind, measured, condition, property))
     body.attributes["key"] = _key(form, body.names)
     for index_name, index in form.indexes.items():
@@ -130,12 +137,6 @@ def aggregate_model(
     aggregate = _Aggregates(identifier, bases, body.attributes, of=source.cls, table=table, **options)
     aggregate.__name__ = name
     return model_of(aggregate)
-
-
-def _as_wide_as(source: FieldSpec, field: FieldSpec) -> FieldSpec:
-    """Return a field of an aggregate that holds values of another field, which may hold more by now."""
-    keeps_precision = source.type.startswith(f"{field.type}[")
-    return field if keeps_precision else replace(source, optional=field.optional)
 
 
 def entity_model(name: str, form: ModelSpec) -> Model:
@@ -162,7 +163,7 @@ def _entity_body(form: ModelSpec) -> _Body:
     body = _Body(__name__)
     for property, field in form.fields.items():
         is_stored = not field.in_key and property in form.key_fields
-        body.add(property, _kind(field), FieldOptions(name=property, stored=is_stored, kw_only=True))
+        body.add(property, _kind(field), FieldOptions(name=property, stored=is_stored, kw_only=True, large=None))
     return body
 
 

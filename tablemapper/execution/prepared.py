@@ -334,9 +334,9 @@ class PlanCache:
             if len(plans.prepared) >= MAX_PLANS:
                 plans.prepared.clear()
             unready = self._refusals(spec, plans.unready) if plans.unready else {}
-            missing_columns = self.engine.lacking(spec.model, eventual=spec.eventual)
+            missing_columns = self.engine.missing_fields(spec.model, eventual=spec.eventual)
             form_ = query_form(
-                spec, selected_attributes, by_time=by_time, state=state, unready=unready, lacking=missing_columns
+                spec, selected_attributes, by_time=by_time, state=state, unready=unready, missing_fields=missing_columns
             )
             new = plan(form_, self.engine.capabilities)
             prepared = plans.prepared[key] = self._new(spec, new, selected_attributes, state=state)
@@ -399,7 +399,11 @@ class PlanCache:
         """
         model = spec.model
         label_of = self.engine.label
-        labels_read = (label_of(model), *self.engine.needed(model), label_of(model, spec.range and spec.range.name))
+        labels_read = (
+            label_of(model),
+            *self.engine.required_labels(model),
+            label_of(model, spec.range and spec.range.name),
+        )
         if not unready.keys().isdisjoint(labels_read):
             self.engine.catch_up()  # (it may be ready since the last look: a write of this store may have ended that)
             unready = self._latest().unready

@@ -1,7 +1,6 @@
 """Typed expressions: conditions and calculations as data, and as Python.
 
-- `foreign_names`: names that other libraries have for what is called otherwise here.
-- `foreign_declarations`: names and options that other libraries read in a class body.
+- `foreign_names`: names that other libraries have for what is called otherwise here, and read in a class body.
 - `arithmetic`: what operators do with each type.
 - `elements`: what stands inside a value: elements of a list, steps to a nested value.
 - `clauses`: what is done with a field: an order by it, an assignment to it.

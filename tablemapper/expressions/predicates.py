@@ -19,46 +19,29 @@ from ..datetime_types import Builtin
 from ..errors import InvalidQuery, safe_repr
 from ..keys.truncation import CUT, Truncation, cut_of
 from ..values.scalars import ValueType
+from . import tree
 from .arithmetic import Computed, kind_of
-from .tree import (
-    And,
-    Attr,
-    Compare,
-    Comparison,
-    Contains,
-    ElementAttr,
-    In,
-    IsNull,
-    Not,
-    Or,
-    Parameter,
-    Predicate,
-    SameText,
-    StartsWith,
-    cut_down,
-    known_as,
-)
 
-_COMPARISONS: dict[str, Comparison] = {op: op for op in get_args(Comparison)}
+_COMPARISONS: dict[str, tree.Comparison] = {op: op for op in get_args(tree.Comparison)}
 
 
-def conjuncts(predicates: Iterable[Predicate[Any]]) -> Iterator[Predicate[Any]]:
+def conjuncts(predicates: Iterable[tree.Predicate[Any]]) -> Iterator[tree.Predicate[Any]]:
     """Yield the predicates with every *and* taken apart."""
     for predicate in predicates:
-        if isinstance(predicate, And):
+        if isinstance(predicate, tree.And):
             yield from conjuncts(predicate.parts)
         else:
             yield predicate
 
 
-def forms(*predicates: Predicate[Any] | None) -> list[Any]:
+def forms(*predicates: tree.Predicate[Any] | None) -> list[Any]:
     """Return the conjuncts of predicates that all hold, in forms that are equal where their meaning is."""
     return [dump(part) for part in conjuncts(predicate for predicate in predicates if predicate is not None)]
 
 
 def dump(
-    predicate: Predicate[Any],
-    label: Callable[[Attr[Any, Any]], str] = attrgetter("label"),
+    predicate: tree.Predicate[Any],
+    label: Callable[[tree.Attr[Any, Any]], str] = attrgetter("label"),
     constant: Callable[[ValueType, Any], Any] = ValueType.dump,
 ) -> Any:
     """Return the predicate in builtins that JSON knows; equal predicates give equal forms.
@@ -68,25 +51,25 @@ def dump(
         constant: what stands there for a value, whose type comes first.
     """
     match predicate:
-        case And():
+        case tree.And():
             return ["and", *[dump(part, label, constant) for part in conjuncts([predicate])]]
-        case Or(parts=parts):
+        case tree.Or(parts=parts):
             return ["or", *[dump(part, label, constant) for part in parts]]
-        case Not(part=part):
+        case tree.Not(part=part):
             return ["not", dump(part, label, constant)]
-        case Compare(attr=attr, op=op, value=Attr() as right):
+        case tree.Compare(attr=attr, op=op, value=tree.Attr() as right):
             return [op, label(attr), {"field": label(right)}]
-        case Compare(attr=attr, op=op, value=value):
+        case tree.Compare(attr=attr, op=op, value=value):
             return [op, label(attr), constant(attr.type, value)]
-        case In(attr=attr, values=values):
+        case tree.In(attr=attr, values=values):
             return ["in", label(attr), [constant(attr.type, value) for value in values]]
-        case IsNull(attr=attr):
+        case tree.IsNull(attr=attr):
             return ["null", label(attr)]
-        case StartsWith(attr=attr, text=text):
+        case tree.StartsWith(attr=attr, text=text):
             return ["startswith", label(attr), constant(attr.type, text)]
-        case Contains(attr=attr, value=value):
+        case tree.Contains(attr=attr, value=value):
             return ["contains", label(attr), constant(attr.type.element or attr.type, value)]
-        case SameText(attr=attr, specs=specs, value=value):
+        case tree.SameText(attr=attr, specs=specs, value=value):
             slots = ", ".join(f"{label(attr)}:{spec}" for spec in specs)
             return ["is that of", slots, constant(attr.type.element or attr.type, value)]
     raise InvalidQuery(f"expected a condition, got {safe_repr(predicate)}")
@@ -94,9 +77,9 @@ def dump(
 
 def load(
     form: Any,
-    field: Callable[[str], Attr[Any, Any]],
+    field: Callable[[str], tree.Attr[Any, Any]],
     constant: Callable[[ValueType, Any], Any] = ValueType.undump,
-) -> Predicate[Any]:
+) -> tree.Predicate[Any]:
     """Return the predicate that `dump` was given.
 
     Args:
@@ -108,28 +91,28 @@ def load(
     """
     op, *operands = form
     if op in ("and", "or"):
-        return (And if op == "and" else Or)(parts=tuple([load(part, field, constant) for part in operands]))
+        return (tree.And if op == "and" else tree.Or)(parts=tuple([load(part, field, constant) for part in operands]))
     if op == "not":
-        return Not(part=load(operands[0], field, constant))
+        return tree.Not(part=load(operands[0], field, constant))
     attr = attribute(operands[0], field)
     if op == "null":
-        return IsNull(attr=attr)
+        return tree.IsNull(attr=attr)
     value = operands[1]
     if op == "startswith":
         text = constant(attr.type, value)
-        return StartsWith(attr=known_as(attr, text), text=text)
+        return tree.StartsWith(attr=tree.known_as(attr, text), text=text)
     if op == "in":
         values = tuple([constant(attr.type, item) for item in value])
-        return In(attr=known_as(attr, *values), values=values)
+        return tree.In(attr=tree.known_as(attr, *values), values=values)
     if op == "contains":
         part = constant(attr.type.element or attr.type, value)
-        return Contains(attr=known_as(attr, part), value=part)
+        return tree.Contains(attr=tree.known_as(attr, part), value=part)
     if op not in _COMPARISONS:
         raise ValueError(f"{safe_repr(op)} is no condition")
     if isinstance(value, dict) and value.keys() == {"field"}:
-        return Compare(attr=attr, op=_COMPARISONS[op], value=attribute(value["field"], field))
+        return tree.Compare(attr=attr, op=_COMPARISONS[op], value=attribute(value["field"], field))
     value = constant(attr.type, value)
-    return Compare(attr=known_as(attr, value) if op == "==" else attr, op=_COMPARISONS[op], value=value)
+    return tree.Compare(attr=tree.known_as(attr, value) if op == "==" else attr, op=_COMPARISONS[op], value=value)
 
 
 _STEP = re.compile(r'\.([^.()\["]+)(?!\()|\["([^"]*)"\]')
@@ -155,13 +138,13 @@ def label_parts(label: str) -> tuple[str, tuple[str, ...], Truncation | None]:
     return name, tuple(steps), None
 
 
-def attribute(label: str, field: Callable[[str], Attr[Any, Any]]) -> Attr[Any, Any]:
+def attribute(label: str, field: Callable[[str], tree.Attr[Any, Any]]) -> tree.Attr[Any, Any]:
     """Return the attribute of a label; arguments and errors as `load` has them."""
     name, steps, cut = label_parts(label)
     attr = field(name)
     for step in steps:
         attr = attrs.evolve(attr, path=(*attr.path, step), type=attr.type.nested((step,)))
-    return attr if cut is None else cut_down(attr, cut)
+    return attr if cut is None else tree.cut_down(attr, cut)
 
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -176,33 +159,35 @@ _CONSTANTS: dict[type, tuple[Callable[[Any], str], Callable[[str], Any]]] = {
 """How a constant of a calculation is written, and read: JSON has too few types, and ints of 64 bits."""
 
 
-def dump_value(value: Any, label: Callable[[Attr[Any, Any]], str] = attrgetter("label")) -> Any:
+def dump_value(value: Any, label: Callable[[tree.Attr[Any, Any]], str] = attrgetter("label")) -> Any:
     """Return a field, or what is calculated of fields, in builtins that JSON knows; arguments as `dump` has them."""
     if isinstance(value, Computed):
         return [value.op, dump_value(value.left, label), dump_value(value.right, label)]
-    if isinstance(value, Attr):
+    if isinstance(value, tree.Attr):
         return label(value)
     kind = kind_of(value)
     assert kind is not None
     return {kind.__name__: _CONSTANTS[kind][0](value)}
 
 
-def load_value(form: Any, field: Callable[[str], Attr[Any, Any]]) -> Attr[Any, Any] | Computed[Any, Any]:
+def load_value(form: Any, field: Callable[[str], tree.Attr[Any, Any]]) -> tree.Attr[Any, Any] | Computed[Any, Any]:
     """Return the argument of `dump_value`; arguments and errors as `load` has them."""
     value = _load_operand(form, field)
-    if not isinstance(value, Attr | Computed):
+    if not isinstance(value, tree.Attr | Computed):
         raise ValueError(f"{safe_repr(form)} is no field, and nothing that is calculated of fields")
     return value
 
 
-def load_group(label: str, field: Callable[[str], Attr[Any, Any]]) -> Attr[Any, Any] | ElementAttr[Any, Any]:
+def load_group(
+    label: str, field: Callable[[str], tree.Attr[Any, Any]]
+) -> tree.Attr[Any, Any] | tree.ElementAttr[Any, Any]:
     """Return the attribute that entities are grouped by, by its label; arguments and errors as `load` has them."""
     attribute_label = label.removesuffix(".each()")
     attr = attribute(attribute_label, field)
     return attr if attribute_label == label else attr.each()
 
 
-def _load_operand(form: Any, field: Callable[[str], Attr[Any, Any]]) -> Any:
+def _load_operand(form: Any, field: Callable[[str], tree.Attr[Any, Any]]) -> Any:
     match form:
         case str():
             return attribute(form, field)
@@ -222,21 +207,21 @@ def load_constant(form: Any) -> Any:
     raise ValueError(f"{safe_repr(form)} is no calculation")
 
 
-def parametrised(predicate: Predicate[Any], first: int = 0) -> tuple[Predicate[Any], int]:
+def parametrised(predicate: tree.Predicate[Any], first: int = 0) -> tuple[tree.Predicate[Any], int]:
     """Return the predicate with its constants replaced by parameters, and the number of the next one.
 
     Args:
         first: the number of the first parameter; they are numbered as `Predicate.shape` adds the constants.
     """
     numbers = count(first)
-    parameters = predicate.with_constants(map(Parameter, numbers))
+    parameters = predicate.with_constants(map(tree.Parameter, numbers))
     return parameters, next(numbers)
 
 
-def filled(predicate: Predicate[Any], values: Sequence[Any]) -> Predicate[Any]:
+def filled(predicate: tree.Predicate[Any], values: Sequence[Any]) -> tree.Predicate[Any]:
     """Return the predicate with the values of its parameters."""
     parameters: list[Any] = []
     predicate.shape(parameters)
     return predicate.with_constants(
-        values[parameter.number] if isinstance(parameter, Parameter) else parameter for parameter in parameters
+        values[parameter.number] if isinstance(parameter, tree.Parameter) else parameter for parameter in parameters
     )

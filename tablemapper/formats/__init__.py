@@ -2,5 +2,4 @@
 
 - `json_reader`: JSON from outside.
 - `arrow`: columns of Arrow, numpy and pandas.
-- `column_errors`: what to write for a column of another type.
 """

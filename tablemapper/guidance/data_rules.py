@@ -11,7 +11,7 @@ from ..engines.statistics import IndexStatistics, Statistics
 from ..planning.cost import bytes_text
 from ..planning.shards import spreading
 from .declaration_rules import ONE_SERVER, SPREAD, RuleFinding, newest_partition, one_partition
-from .keys_and_indexes import KeyOrIndex, first_fix, is_time, template_parts
+from .keys_and_indexes import KeyOrIndex, is_time, template_parts
 
 _MOST = 10_000_000  # entities of a partition
 _MANY = 100_000  # entities of a class, from which on it matters how they are spread
@@ -30,11 +30,10 @@ def _split(target: KeyOrIndex, *, by_time: bool) -> str | None:
     """
     parts = template_parts(target.partition)
     times = [slot.field for slot in target.row.slots if is_time(slot)] if by_time else []
-    fix = first_fix(
-        target.with_templates((*parts, *parts_behind))
-        for parts_behind in (*[(f"{{{time}:%Y-%m}}",) for time in times], target.shards)
-    )
-    return None if fix is None else fix.declaration()
+    for parts_behind in (*[(f"{{{time}:%Y-%m}}",) for time in times], target.shards):
+        if (fix := target.with_templates((*parts, *parts_behind))) is not None:
+            return fix.declaration()
+    return None
 
 
 def large_partition(target: KeyOrIndex, statistics: Statistics) -> RuleFinding | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -162,8 +161,3 @@ def _text(template: Text) -> str:
 
 def _quoted(text: str) -> str:
     return f'"{text}"' if '"' not in text and "\\" not in text and text.isprintable() else repr(text)
-
-
-def first_fix(candidates: Iterable[KeyOrIndex | None]) -> KeyOrIndex | None:
-    """Return the first that is possible."""
-    return next((candidate for candidate in candidates if candidate is not None), None)

@@ -316,10 +316,6 @@ def _decode_timedelta(text: str) -> timedelta:
     return timedelta(microseconds=_decode_int(text))
 
 
-def _complement(value: UUID) -> UUID:
-    return UUID(int=value.int ^ (1 << 128) - 1)
-
-
 # -- kinds ---------------------------------------------------------------------------------------------------------
 
 DIGITS, _HEX = frozenset("0123456789"), frozenset("0123456789abcdef")
@@ -452,7 +448,7 @@ DESCENDING: dict[type, Encoding] = {
         _always(lambda x: _encode_int(~_microseconds(x))), lambda text: timedelta(microseconds=~_decode_int(text)),
         shape=_INT_SHAPE, tail=DIGITS,
     ),
-    UUID: _mirrored(UUID, _complement),
+    UUID: _mirrored(UUID, lambda x: UUID(int=x.int ^ (1 << 128) - 1)),
 }  # fmt: skip
 
 

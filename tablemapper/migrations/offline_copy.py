@@ -24,8 +24,7 @@ from ..schema.model import model_of
 from ..schema.specs import Forms
 from ..scripts.conversion_plan import redeclared_labels
 from ..scripts.field_converter import FieldConverter
-from ..scripts.reversal import undoing
-from ..scripts.script import Script
+from ..scripts.script import Script, undoing
 from ..scripts.steps import Drop, Resolve, is_edit, pairs
 from ..store.copy import consistent, copy_engine
 from .report import MigrationReport, MigrationStep

@@ -24,8 +24,7 @@ from ..schema.model import Schema, compile_schema, model_of
 from ..schema.specs import AppliedSpec
 from ..scripts.conversion_plan import affected_classes, check_back, check_old, edit_of, matches, transition_of
 from ..scripts.migrations import ScriptsOption, scripts_of, ways_back
-from ..scripts.reversal import undoing
-from ..scripts.script import Script
+from ..scripts.script import Script, undoing
 from ..scripts.steps import Resolve
 from ..store.builds import FIRST, HOLD, REST, build, check_pace, in_batches
 from ..store.duplicates import duplicates, resolve
@@ -389,7 +388,10 @@ class _Run:
 
     def _adopt(self, done_count: int, end: int) -> bool:
         """Note scripts as done that are older than the store, as it has their new classes; return whether there are any."""
-        if done_count == end or self._is_started(self._scripts[done_count]):
+        if done_count == end:
+            return False
+        running = self._engine.history().running
+        if running is not None and running.id == self._scripts[done_count].id:
             return False
         forms = self._engine.forms()
         if matches(self._scripts[done_count].old, forms):
@@ -402,10 +404,6 @@ class _Run:
         to = matching[-1] + 1 if matching else end
         self._engine.adopt([(script.id, script.digest) for script in self._scripts[done_count:to]])
         return True
-
-    def _is_started(self, script: Script) -> bool:
-        running = self._engine.history().running
-        return running is not None and running.id == script.id
 
     def _run_script(self, script: Script, *, is_undoing: bool) -> bool:
         """Run one script, which may undo another; return whether it came to its end."""
@@ -454,7 +452,7 @@ class _Run:
         if transition.links and transition.ending & engine.building():
             # The version before goes on, and nothing is built any more in the tables that it has then.
             self.settle(attrs.evolve(script, new=script.old, steps=()))
-        if faults := engine.lacking(transition):
+        if faults := engine.irreversible(transition):
             raise MigrationStopped(
                 f"{transition.name}: {entity_count(len(faults))} cannot go back, and nothing was written for that\n{fault_list(faults)}",
                 report=attrs.evolve(self._report(is_done=False), faults=tuple(faults)),

@@ -84,7 +84,7 @@ class KeyBounds:
         cut = front.range_field and isinstance(end, Slot) and (end.interval or end.text.head) and not end.says_all
         ends = len(front.fixed) + len(front.run) == len(front.template.parts)
         same = self.range_field == front.range_field and self.ops >= front.ops
-        return bool(cut and ends) and same and not any(map(_is_slot, self.fixed))
+        return bool(cut and ends) and same and not any(isinstance(part, Slot) for part in self.fixed)
 
     def bucket(self, values: Mapping[str, Any], value: Any, texts: Mapping[int, str] | None = None) -> str | None:
         """Return the key that ends with the compared slots' text of a value; None if no key holds it."""
@@ -183,10 +183,6 @@ class KeyBounds:
             return text + " "
         following = parts[place + 1]
         return raise_last(text + following if isinstance(following, str) else text)
-
-
-def _is_slot(part: str | Slot) -> bool:
-    return isinstance(part, Slot)
 
 
 def _loose(fixed: Parts | list[str | Slot], slot: Slot | None) -> int | None:

@@ -22,7 +22,7 @@ from ..keys.times import is_within
 from ..schema.model import Model
 from .bounds import KeyBounds, reach
 from .capabilities import Capabilities
-from .conditions import AnyPredicate, Comparison, Conditions, Window, alternatives, conditions, normal, of_elements
+from .conditions import AnyPredicate, Conditions, Window, alternatives, conditions, normal, of_elements
 from .plan import MAX_RANGES, AccessPath, PathBounds, Plan
 from .query_spec import QueryShape
 from .scan_refusal import lack, refusal, wanting
@@ -304,7 +304,7 @@ def _covers(form: QueryShape, path: AccessPath, required: Iterable[Attr[Any, Any
     selected = form.selected is not None and not form.state
     if path.index is None or not selected:
         return False
-    missing = form.lacking.get(path.index.name, ())
+    missing = form.missing_fields.get(path.index.name, ())
     # (Where nothing is needed, as for a count, rows that may be older than the entities are no answer either.)
     return missing is not None and all(path.holds(attr) and attr.name not in missing for attr in required)
 
@@ -362,8 +362,8 @@ class _SlotConditions:
 
     def _take_times(self, slot: Slot) -> bool:
         name = slot.field
-        window = self._window(name)
-        if not self._by_time or not slot.text.unit or (window is None and not _two_sided(self._way.compared.get(name))):
+        window, sides = self._window(name), {op[0] for op, _ in self._way.compared.get(name, ())}
+        if not self._by_time or not slot.text.unit or (window is None and not sides >= {"<", ">"}):
             return False
         self.spreading.append(slot)  # (how many buckets there are, only the values say)
         if window is not None and name not in self.windows:
@@ -406,11 +406,6 @@ def _access(
 def _lossless(template: Template, names: Collection[str]) -> set[str]:
     """Return those of some fields that each slot holds without loss."""
     return {name for name in names if all(slot.lossless for slot in template.slots if slot.field == name)}
-
-
-def _two_sided(compared: list[Comparison] | None) -> bool:
-    ops = {op[0] for op, _ in compared or ()}
-    return ops >= {"<", ">"}
 
 
 def _is_in_bounds(path: AccessPath, access: PathBounds, way: Conditions, predicate: AnyPredicate) -> bool:

@@ -48,7 +48,7 @@ class QueryShape:
     """Whether that order is reversed."""
     unready: Mapping[str, str] = {}
     """The indexes that cannot be read yet, by name, each with the reason."""
-    lacking: Mapping[str, Collection[str] | None] = {}
+    missing_fields: Mapping[str, Collection[str] | None] = {}
     """The fields that indexes are declared to hold, and do not, by the name of the index; None: its rows are no answer."""
     part: tuple[str | None, bool] | None = None
     """The index (None: the key) that a part of a query is of, and whether that is one partition; None: it is whole."""
@@ -122,7 +122,7 @@ def query_form(
     by_time: bool = True,
     state: bool = False,
     unready: Mapping[str, str] = MappingProxyType({}),
-    lacking: Mapping[str, Collection[str] | None] = MappingProxyType({}),
+    missing_fields: Mapping[str, Collection[str] | None] = MappingProxyType({}),
 ) -> QueryShape:
     """Return the shape of a query, with parameters in place of its constants."""
     model, along = spec.model, spec.range
@@ -146,7 +146,7 @@ def query_form(
         spec.mixed,
         spec.backwards,
         unready,
-        lacking,
+        missing_fields,
         None if spec.part is None else spec.part.form,
         None if model.declaration.expiry is None else _unended(model, Parameter(number)),
     )

@@ -32,13 +32,9 @@ def form_text(words: dict[str, Any]) -> str:
     along = words["along"]
     text = str(words["model"]) + ("" if along is None else f".{along[0]}({', '.join([_VALUE] * along[1])})")
     if words["where"]:
-        text += " where " + " and ".join([condition_text(condition, _placeholder) for condition in words["where"]])
+        text += " where " + " and ".join([condition_text(condition, lambda _: _VALUE) for condition in words["where"]])
     steps = [f"{label}{' descending' if descending else ''}" for label, descending in words["order"]]
     return text + (f" order by {', '.join(steps)}" if steps else "")
-
-
-def _placeholder(_: object) -> str:
-    return _VALUE
 
 
 def condition_text(form: Any, value: Callable[[Any], str] = safe_repr) -> str:

@@ -97,7 +97,9 @@ def bind(plan: Plan, values: Values) -> BoundPlan:
     """
     if len(plan.accesses) == 1 and not (access := plan.accesses[0]).several:
         try:
-            ranges = tuple(_range(access, *_bound_values(access, values)))
+            equal = {name: values[number.number] for name, number in access.equal.items()}
+            partition = _compared(access.partition, access, values)
+            ranges = tuple(_range(access, equal, partition, _compared(access.row, access, values)))
         except _NoTime:
             ranges = ()
         return BoundPlan(plan, ranges, values)
@@ -110,13 +112,6 @@ def bind(plan: Plan, values: Values) -> BoundPlan:
 
 
 Compared = tuple[str, Any]
-BoundValues = tuple[dict[str, Any], list[Compared], list[Compared]]
-
-
-def _bound_values(access: PathBounds, values: Values) -> BoundValues:
-    """Return the values of fields, and what the next slots of the partition and of the row are compared with."""
-    equal = {name: values[number.number] for name, number in access.equal.items()}
-    return equal, _compared(access.partition, access, values), _compared(access.row, access, values)
 
 
 def _compared(reach: KeyBounds | None, access: PathBounds, values: Values) -> list[Compared]:

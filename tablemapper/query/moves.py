@@ -23,6 +23,7 @@ from ..errors import (
     InvalidEntity,
     InvalidQuery,
     PreconditionFailed,
+    TableMapperError,
     UniqueViolation,
     safe_repr,
 )
@@ -124,7 +125,7 @@ class MoveByQuery(WriteByQuery):
             move = Move(
                 "delete", model, row[0], row[1], old=row, etag=row[2], target=insertion, entity_after=entity_after
             )
-            insertion.moved = move if target is model else None  # (what a program does not know moves, too)
+            insertion.moved_from = move if target is model else None  # (what a program does not know moves, too)
             return move
 
         return work
@@ -152,6 +153,15 @@ class _MoveRun(BatchRun):
         return most
 
     def _apply(self, part: Sequence[Any], total: int) -> None:
+        targets = [move.target for move in part]
+        rows = rows_before(targets)
+        try:
+            self._move(part)
+        except TableMapperError:
+            restore_rows(targets, rows)
+            raise
+
+    def _move(self, part: Sequence[Any]) -> None:
         self._ended_rows.judge([move.target for move in part])
         if self._engine.capabilities.across_partitions:
             self._insert([move.target for move in part], lambda targets: self._engine.apply([*part, *targets]), part)

@@ -83,7 +83,7 @@ class Query(ClassResults[E]):
         order = []
         for step in steps:
             order_by_step = order_step(step, model)
-            own_field(order_by_step.attr, model)
+            own_field(order_by_step.attr, model, "an order")
             if not order_by_step.attr.type.sortable:
                 raise InvalidQuery(
                     f"order_by: {order_by_step.attr!r} is {order_by_step.attr.type.name}, which has no order"
@@ -306,7 +306,7 @@ class Query(ClassResults[E]):
         if not fields:
             raise InvalidQuery("group_by: name at least one field")
         for field in fields:
-            attr = own_field(field, self._spec.model)
+            attr = own_field(field, self._spec.model, "a group")
             if not attr.type.keyable:
                 kind = "no field" if attr.name == TIMESTAMP_NAME else attr.type.name
                 raise InvalidQuery(f"group_by: {attr!r} is {kind}; group by a scalar field")
@@ -322,7 +322,7 @@ class Query(ClassResults[E]):
     def _states(self, by: tuple[Attr[Any, Any], ...], measured: Measured, slot: MeasureState) -> States:
         measure = slot.attr
         for attr in () if measure is None else measure.attributes():
-            own_field(attr, self._spec.model)
+            own_field(attr, self._spec.model, "a measure")
         aggregate = matching_aggregate(self._plans, self._spec, by, slot)
         if aggregate is not None:
             return aggregate.states(self._plans.reads)
@@ -331,7 +331,9 @@ class Query(ClassResults[E]):
             spec = spec.unordered
             sorts = self._plans.engine.capabilities.sorts  # (else to read all is all that is possible)
             if sorts and not by and isinstance(measure, Attr) and slot.ordered:
-                return self._extreme(slot, measure.asc() if measured == "min" else measure.desc())
+                step = measure.asc() if measured == "min" else measure.desc()  # (a path may give this order)
+                row = self.where(~measure.is_null()).order_by(step).select(measure).first()
+                return summed_up([] if row is None else [row], slot)
         if isinstance(measure, Computed):
             rows = Rows[Any](self._plans, spec, (*by, *fields_of(measure)))
             return summed_up(calculated(rows, measure, slot, len(by)), slot)
@@ -340,8 +342,3 @@ class Query(ClassResults[E]):
         counts = self._plans.counts if is_whole else None
         states = None if counts is None else totals_by_engine(counts, rows._find, by, slot)
         return summed_up(rows, slot) if states is None else states
-
-    def _extreme(self, slot: MeasureState, step: Order[Any]) -> States:
-        """Return the least or the greatest value: the first one in an order that a path may give."""
-        row = self.where(~step.attr.is_null()).order_by(step).select(step.attr).first()
-        return summed_up([] if row is None else [row], slot)

@@ -148,8 +148,8 @@ def check_condition(argument: object, names: str) -> None:
         )
 
 
-def own_field(attr: object, model: Model) -> Attr[Any, Any]:
-    """Return an attribute of the model's class; raise InvalidQuery if it is something else."""
+def own_field(attr: object, model: Model, role: str = "") -> Attr[Any, Any]:
+    """Return an attribute of the model's class; raise InvalidQuery if it is something else, or too large for its role."""
     if isinstance(attr, ElementAttr):
         raise InvalidQuery(
             f"{attr!r} is for the groups of an aggregate: declare one with tm.group_by({attr!r}), and query that; for a condition "
@@ -164,6 +164,8 @@ def own_field(attr: object, model: Model) -> Attr[Any, Any]:
         if isinstance(attr, str):
             mend = mend or did_you_mean(attr, names)
         raise InvalidQuery(f"{safe_repr(attr)} is not a field of {model.name} (fields: {', '.join(names)}){mend}")
+    if role and model.declaration.field(attr.name).large:
+        raise InvalidQuery(f"{attr.name} is large, and cannot be in {role}")
     return attr
 
 

@@ -39,6 +39,7 @@ from ..limits import (
     property_size,
     string_size,
 )
+from ..pieces import in_pieces, size_in_pieces
 from ..values.extra import undeclared_properties
 from ..values.scalars import ValueFault, checked_load, read_total, same_stored
 
@@ -112,7 +113,8 @@ def _to_rows_source(declaration: Declaration, columns: tuple[FieldModel, ...], n
         "    return total",
         *_columns_source(declaration, columns, names),
         "def most(row):",
-        f"    return {fixed} + 4 * (len(row[0]) + len(row[1]){lengths})",
+        f"    n = len(row[0]) + len(row[1]){lengths}",
+        f"    return {fixed} + 4 * n + (n >> 4)",  # (a sixteenth of a character for the names of pieces)
     ]
 
 
@@ -161,9 +163,9 @@ def _entity_source(declaration: Declaration, columns: tuple[FieldModel, ...], na
     add("if n > 256:")  # else neither of the keys is long
     for key, part in (("pk", "partition"), ("rk", "row")):
         add(f"    if len({key}) > 256: check_key({key}, what={f'{declaration.name} {part} key'!r})")
-    add(f"    if n > {SAFE_LENGTH}: check_sizes(row)")
+    add(f"    if n > {SAFE_LENGTH}: check_sizes(row, getattr(e, '_row', None))")
     if extra is not None:
-        add(f"if v{extra} is not None and len(v{extra}) > 2: check_sizes(row)")
+        add(f"if v{extra} is not None and len(v{extra}) > 2: check_sizes(row, getattr(e, '_row', None))")
     return lines
 
 
@@ -330,7 +332,11 @@ def _fault(field: FieldModel, value: Any) -> str | None:
         loaded(field, value)
     except DAMAGE as error:
         return f"{field.name}: {error}"
-    return check_value(field.name, value) if field.type.spillable and not field.type.undeclared else None
+    if not field.type.spillable or field.type.undeclared or len(value) <= SAFE_LENGTH:
+        return None
+    # (How much a property takes is a rule for new values; whoever declares the field as large may have written more.)
+    size = size_in_pieces(field.property, value)
+    return None if size <= MAX_ENTITY else f"{field.name}: {size:,} bytes, but an entity may have {MAX_ENTITY:,}"
 
 
 _STORED_TYPES: dict[Edm, type] = {
@@ -423,26 +429,28 @@ def properties(
         if (value := row[at]) is None or (declaration is not None and field.maintained):
             continue
         if field.type.undeclared:
-            yield from undeclared_properties(value)
+            for name, edm, undeclared_value in undeclared_properties(value):
+                yield from in_pieces(name, edm, undeclared_value)
+        elif field.type.spillable:
+            yield from in_pieces(field.property, field.type.edm, value)
         else:
             yield field.property, field.type.edm, value
 
 
-def _size_check(declaration: Declaration, columns: tuple[FieldModel, ...]) -> Callable[[Row], None]:
-    names = {field.property: field.name for field in declaration.fields if not field.type.undeclared}
-    extra = next((at for at, field in enumerate(columns, FIRST) if field.type.undeclared), None)
+def _size_check(declaration: Declaration, columns: tuple[FieldModel, ...]) -> Callable[..., None]:
+    names = {field.property for field in declaration.fields if not field.type.undeclared}
 
-    def check(row: Row) -> None:
-        undeclared = (
-            () if extra is None or row[extra] is None else [name for name, *_ in undeclared_properties(row[extra])]
-        )
-        if clashes := [name for name in undeclared if name in names]:
+    def check(row: Row, old: Row | None = None) -> None:
+        """Raise EntityTooLarge; values that are those of the row that the entity was read as may be large all the same."""
+        values = _limited_values(columns, row)
+        if clashes := [name for name, is_declared in values if not is_declared and name in names]:
             faults = [f'the undeclared property "{name}" is a declared one; set that instead' for name in clashes]
             raise InvalidEntity(f"{declaration.name} {row[:2]}", faults)
+        long = {place: fault for place, value in values.items() if (fault := check_value(place[0], value)) is not None}
+        old_values = _limited_values(columns, old) if long else {}
+        faults = [fault for place, fault in long.items() if old_values.get(place) != values[place]]
         stored_properties = list(properties(declaration, columns, row))
-        sizes = [check_value(names.get(name, name), value) for name, _, value in stored_properties]
-        faults = [fault for fault in sizes if fault is not None]
-        if undeclared and len(stored_properties) > MAX_PROPERTIES:
+        if len(stored_properties) > MAX_PROPERTIES:
             faults.append(f"{len(stored_properties)} properties, but an entity may have {MAX_PROPERTIES}")
         if (size := entity_size(row[0], row[1], stored_properties)) > MAX_ENTITY:
             faults.append(f"{size:,} bytes, but an entity may have {MAX_ENTITY:,}")
@@ -450,3 +458,16 @@ def _size_check(declaration: Declaration, columns: tuple[FieldModel, ...]) -> Ca
             raise EntityTooLarge(f"{declaration.name} {row[:2]}", faults)
 
     return check
+
+
+def _limited_values(columns: tuple[FieldModel, ...], row: Row | None) -> dict[tuple[str, bool], Any]:
+    """Return the values of a row that may have the size of a property, by name, and by whether that is of a field."""
+    values: dict[tuple[str, bool], Any] = {}
+    if row is None or len(row) < FIRST + len(columns):  # (one that came as JSON has its key and its ETag alone)
+        return values
+    for at, field in enumerate(columns, FIRST):
+        if field.type.undeclared:
+            values |= {} if row[at] is None else {(n, False): v for n, _, v in undeclared_properties(row[at])}
+        elif field.large is False and _has_length(field):
+            values[field.name, True] = row[at]
+    return values

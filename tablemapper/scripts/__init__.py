@@ -7,9 +7,8 @@ Nothing here knows a store; `migrations` runs scripts over one.
 - `spec_changes`: the forms of the old classes, while steps change them.
 - `step_base`: what every step answers.
 - `steps`: the steps of a script, as data; each answers for itself.
-- `script`: one script: its two shapes, its function, its steps.
+- `script`: one script: its two shapes, its function, its steps, and the script that undoes it.
 - `field_converter`: the conversion of entities, field by field.
-- `reversal`: the script that undoes another one.
 - `links`: whether the old version goes on after a migration.
 - `conversion_plan`: the plan of a script for one store: its classes and conversions.
 - `validation`: the faults of a script.

@@ -27,8 +27,7 @@ from ..evolution.translation import function_name
 from ..schema.model import model_of
 from ..schema.specs import FieldSpec, IndexSpec, LinkSpec, ModelSpec
 from .field_converter import FieldConverter, origins
-from .reversal import undoing
-from .script import Script
+from .script import Script, undoing
 from .steps import Convert, Fill, Join, Rewrite
 
 _Level = Literal["writes", "reads"]

@@ -408,3 +408,20 @@ def _source(function: Callable[[Migration], None]) -> bytes:
 def _classes(into: Any) -> tuple[Any, ...]:
     """Return the classes that ``into=`` names: one alone, or several in a list."""
     return tuple(into) if isinstance(into, Iterable) and not isinstance(into, type) else (into,)
+
+
+def undoing(script: Script) -> Script:
+    """Return the script that undoes another one.
+
+    Raises:
+        InvalidMigration: one of its steps cannot be undone.
+    """
+    faults = [
+        f"it cannot be undone: {step}{step.irreversible_reason}"
+        for step in script.steps
+        if not step.is_reversible(script)
+    ]
+    if faults:
+        raise InvalidMigration(script.id, faults)
+    steps = [undone for step in reversed(script.steps) for undone in step.undone(script)]
+    return attrs.evolve(script, old=script.new, new=script.old, steps=tuple(steps), undoes=not script.undoes)

@@ -258,7 +258,8 @@ class Join(Step):
     into: tuple[_Class, ...]
 
     def __str__(self) -> str:
-        return f"join {self.a.__name__} and {self.b.__name__} into {_class_names(self.into)}"
+        into = ", ".join([cls.__name__ for cls in self.into])
+        return f"join {self.a.__name__} and {self.b.__name__} into {into}"
 
     @property
     def ended_classes(self) -> tuple[Any, ...]:
@@ -435,7 +436,3 @@ def _relative_name(attr: _Field, other: _Field) -> str:
 def _classes(old: _Class, *new: _Class) -> str:
     names = [cls.__name__ for cls in new]
     return old.__name__ if names == [old.__name__] else f"{old.__name__} into {', '.join(names)}"
-
-
-def _class_names(classes: tuple[_Class, ...]) -> str:
-    return ", ".join(cls.__name__ for cls in classes)

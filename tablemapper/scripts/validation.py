@@ -30,7 +30,8 @@ def script_faults(script: Script, *, unwritten: bool = False) -> list[str]:
         return faults
     for step in script.steps:
         faults += [f"{step.text(script)}: {fault}" for fault in step.faults(script)]
-    faults += [] if unwritten else _placeholders(script)
+    missing = [] if unwritten else [step.text(script) for step in script.steps if getattr(step, "with_", None) is ...]
+    faults += [f"give {text.replace('…', '...')} a function" for text in missing]
     if not faults:
         faults += _twice(script)
     if not faults:
@@ -46,12 +47,6 @@ def _shape(side: str, classes: Sequence[Any], faults: list[str]) -> Schema | Non
     except InvalidModel as error:
         faults += [f"{side}=: {fault}" for fault in error.faults]
         return None
-
-
-def _placeholders(script: Script) -> Iterator[str]:
-    for step in script.steps:
-        if getattr(step, "with_", None) is ...:
-            yield f"give {step.text(script).replace('…', '...')} a function"
 
 
 def _twice(script: Script) -> Iterator[str]:

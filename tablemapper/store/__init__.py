@@ -1,9 +1,8 @@
 """The store: the user's object, and what concerns all of it.
 
 - `builds`: builds in short transactions, beside writers.
-- `extension`: classes that are opened in an open store.
 - `copy`: a store copied into another one, of what differs.
-- `administration`: what concerns all of a store, or of a class: builds, checks, copies, statistics.
+- `administration`: what concerns all of a store, or of a class: further classes, builds, checks, copies, statistics.
 - `store`: the user's object.
 - `duplicates`: duplicates of unique indexes, resolved by functions.
 - `observed_queries`: queries that report their reads and writes.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -12,23 +13,31 @@ from ..engines.check import CheckReport, RepairReport
 from ..engines.counted_statistics import count
 from ..engines.current_transaction import check_outside
 from ..engines.locations import path_of
-from ..engines.optional_protocols import CompactsStore, DropsClasses, RecoversWrites, SupportsBackup
+from ..engines.optional_protocols import (
+    CompactsStore,
+    DropsClasses,
+    ExtendsSchema,
+    RecoversWrites,
+    SupportsBackup,
+    usable_schema,
+)
 from ..engines.protocol import Engine
 from ..engines.statistics import Statistics, SupportsStatistics
 from ..engines.status import Status
+from ..entities.aggregates import kept_field
 from ..entities.entity import Entity, Record
-from ..errors import InvalidQuery, InvalidTransaction, NotReady, StoreReadOnly, safe_repr
+from ..errors import InvalidModel, InvalidQuery, InvalidTransaction, NotReady, StoreReadOnly, safe_repr
 from ..guidance.advice import Advice
 from ..guidance.advisor import advise_schema
 from ..guidance.workload import Workload
 from ..progress import Meter, ProgressOption, start_meter
-from ..schema.model import Model
+from ..schema.model import Model, compile_schema
 from ..verbs.operations import Operations
 from .builds import HOLD, REST, BuildReport, build, build_new
 from .copy import CopyReport, copy_engine, copy_to_file
-from .extension import extend
 
 _RECENT = timedelta(hours=1)
+_extending = threading.Lock()
 
 
 class Administration:
@@ -60,7 +69,20 @@ class Administration:
         """
         engine = self._engine
         check_outside(engine, "use")
-        if extend(engine, models, self._follow):
+        if not isinstance(engine, ExtendsSchema):
+            raise InvalidTransaction(f"{engine!r} takes no more classes; open the store again, with all of them")
+        with _extending:
+            schema = engine.declared()
+            if schema is None:
+                raise InvalidModel(
+                    "use", ["the store has the classes of its catalogue; open it with models= to add some"]
+                )
+            classes = [model.cls for model in schema.models if kept_field(model.name) is None]
+            new = [cls for cls in models if cls not in classes]
+            if new:
+                engine.extend(compile_schema([*classes, *new]))
+                self._follow()
+        if new:
             with suppress(StoreReadOnly):
                 build_new(engine, progress=False)
 
@@ -145,6 +167,7 @@ class Administration:
             CorruptStore: a table cannot be read.
         """
         engine, argument = self._engine, cast(object, workload)
+        engine.catch_up()
         if argument is not None and not isinstance(argument, Workload):
             raise TypeError(f"advise: workload= is a tm.Workload, got {safe_repr(argument)}")
         with start_meter(progress, "advise") as meter:
@@ -154,7 +177,7 @@ class Administration:
                     return self._statistics(model, _RECENT, 10, meter)
                 return None
 
-            return advise_schema(engine.schema, statistics_of, workload, engine.capabilities)
+            return advise_schema(usable_schema(engine), statistics_of, workload, engine.capabilities)
 
     def check(self, *, progress: ProgressOption = False) -> CheckReport:
         """Recompute every index row and every aggregate from the entities, and report the differences.

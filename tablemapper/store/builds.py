@@ -86,7 +86,7 @@ def build(
     )
     if labels is None and limit is not None:  # (else the loop ends when nothing is left to be cleared)
         is_done = is_done and not any(item.state == "dropping" for item in engine.status().objects)
-    return BuildReport(is_done, tuple(work.ended), work.entities, monotonic() - start, engine.violations(100))
+    return BuildReport(is_done, tuple(work.completed), work.entities, monotonic() - start, engine.violations(100))
 
 
 @attrs.define(eq=False)
@@ -100,7 +100,7 @@ class _Building:
     meters: ExitStack
     """Closes the meter of the class whose entities are read."""
     entities: int = 0
-    ended: list[str] = attrs.field(factory=list)
+    completed: list[str] = attrs.field(factory=list)
     _last_batch: BuildStep | None = None
     _meter: Meter = attrs.field(init=False, factory=lambda: start_meter(False, ""))
 
@@ -113,12 +113,12 @@ class _Building:
             return None
         self._tell(batch)
         self._last_batch = batch
-        return attrs.evolve(batch.pace, delay=0.0) if batch.ended else batch.pace
+        return attrs.evolve(batch.pace, delay=0.0) if batch.completed else batch.pace
 
     def _tell(self, batch: BuildStep) -> None:
         if not batch.clearing:
             self.entities += batch.entities
-            self.ended += batch.ended
+            self.completed += batch.completed
         if self._last_batch is None or batch.owner != self._last_batch.owner:
             self.meters.close()
             work = f"{'clearing' if batch.clearing else 'building over'} {batch.owner}"
@@ -166,21 +166,12 @@ def in_batches(
             sleep(pause)
 
 
-def build_declared(engine: Engine, progress: ProgressOption) -> None:
-    """Build what the opened classes declare; close the engine if that does not come to its end.
+def build_new(engine: Engine, progress: ProgressOption) -> None:
+    """Build what the opened classes declare.
 
     Raises:
         UniqueViolation: a value is held twice in an index of theirs that is to be unique.
     """
-    try:
-        build_new(engine, progress)
-    except BaseException:
-        engine.close()
-        raise
-
-
-def build_new(engine: Engine, progress: ProgressOption) -> None:
-    """Build what the opened classes declare, and leave the engine open; as `build_declared`."""
     if not engine.unready:
         return
     labels = {

@@ -20,7 +20,7 @@ import attrs
 from ..engines.current_transaction import check_outside
 from ..engines.key_order import rows_by_key
 from ..engines.locations import open_engine
-from ..engines.optional_protocols import SupportsBackup
+from ..engines.optional_protocols import SupportsBackup, usable_schema
 from ..engines.protocol import Batch, Engine, Operation, Verb
 from ..entities.aggregates import kept_field
 from ..entities.declaration import has_table
@@ -101,6 +101,8 @@ def copy_engine(
         UniqueViolation: a value is held twice, as the source was written meanwhile.
     """
     check_outside(target, "copy")
+    for engine in (source, target):
+        engine.catch_up()  # (what was dropped is not copied)
     start, pairs = time.monotonic(), _matched(source, target, only, partly=partly)
     copies = [
         _Copy(
@@ -190,7 +192,9 @@ def _matched(
         for model in models.values():
             declared_names = {field.property for field in model.columns}
             if undeclared := [
-                field.property for field in engine.whole(model).columns if field.property not in declared_names
+                field.property
+                for field in engine.with_stored_fields(model).columns
+                if field.property not in declared_names
             ]:
                 faults.append(
                     f"{model.name}: a store holds {', '.join(undeclared)}, which this class does not declare; {_NEWEST}"
@@ -235,7 +239,7 @@ def _chosen(
 
 
 def _models(engine: Engine) -> dict[str, Model]:
-    return {model.name: model for model in engine.schema.models}
+    return {model.name: model for model in usable_schema(engine).models}
 
 
 def _stored_classes(engine: Engine) -> list[str]:
@@ -303,7 +307,7 @@ class _Copy:
     target: Engine
     model: Model
     """In the source."""
-    other: Model
+    target_model: Model
     """In the target."""
     meter: Meter
     ours: Callable[[], Iterator[Row]]
@@ -333,7 +337,7 @@ class _Copy:
         """Copy the class."""
         finders = (
             lambda row: self.source.get(self.model, row[0], row[1]),
-            lambda row: self.target.get(self.other, row[0], row[1]),
+            lambda row: self.target.get(self.target_model, row[0], row[1]),
         )
         for ours, theirs in _in_pairs(self.ours(), self.theirs(), finders):
             self.entities += ours is not None
@@ -377,14 +381,14 @@ class _Copy:
         etag = None if theirs is None else theirs[2]
         if ours is None:
             assert theirs is not None
-            return Operation("delete", self.other, theirs[0], theirs[1], None, theirs, etag)
+            return Operation("delete", self.target_model, theirs[0], theirs[1], None, theirs, etag)
         partition, row = ours[:2]
         verb: Verb = "insert" if theirs is None else "replace"
         values = [
             None if field.maintained else value
             for field, value in zip(self.model.columns, ours[FIRST : self._width], strict=True)
         ]
-        return Operation(verb, self.other, partition, row, (partition, row, 0, *values), theirs, etag)
+        return Operation(verb, self.target_model, partition, row, (partition, row, 0, *values), theirs, etag)
 
     # -- what is written
 
@@ -393,7 +397,11 @@ class _Copy:
         if window and all(operation.verb == "insert" for operation in window):
             try:
                 self.target.insert(
-                    [Batch(self.other, rows=[operation.new for operation in window if operation.new is not None])]
+                    [
+                        Batch(
+                            self.target_model, rows=[operation.new for operation in window if operation.new is not None]
+                        )
+                    ]
                 )
                 return
             except (EntityExists, UniqueViolation, InvalidTransaction):
@@ -427,7 +435,7 @@ class _Copy:
         while True:
             try:
                 for current in (*reversed(holders), key):
-                    ours, theirs = self.source.get(self.model, *current), self.target.get(self.other, *current)
+                    ours, theirs = self.source.get(self.model, *current), self.target.get(self.target_model, *current)
                     if ours is not None:
                         self._check_declared(ours)
                     if (ours is not None or theirs is not None) and not (ours and theirs and self._same(ours, theirs)):
@@ -442,17 +450,17 @@ class _Copy:
 # ---------------------------------------------------------------------------------------------- what lasts
 
 
-def _widen(source: Engine, target: Engine, model: Model, other: Model, meter: Meter) -> None:
+def _widen(source: Engine, target: Engine, model: Model, target_model: Model, meter: Meter) -> None:
     """Let the ``_ever`` measures of the target's groups be no less extreme than those of the source's."""
-    ours, theirs = model.aggregate, other.aggregate
+    ours, theirs = model.aggregate, target_model.aggregate
     assert ours is not None
     assert theirs is not None
     owner = next(candidate for candidate in target.schema.models if candidate.cls is theirs.source)
-    maintained = aggregate_maintenance(owner, other)
+    maintained = aggregate_maintenance(owner, target_model)
     deltas: dict[tuple[str, str], Delta] = {}
     nothing = (lambda row: None, lambda row: None)  # (to widen a group that is wide enough changes nothing)
     for source_row, target_row in _in_pairs(
-        rows_by_key(source, model, _STATES), rows_by_key(target, other, _STATES), nothing
+        rows_by_key(source, model, _STATES), rows_by_key(target, target_model, _STATES), nothing
     ):
         meter.advance(0)
         if source_row is None:

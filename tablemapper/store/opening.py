@@ -23,7 +23,7 @@ from ..schema.rows import DAMAGE
 from ..schema.specs import Forms
 from ..scripts.migrations import ScriptsOption, scripts_of, ways_back
 from ..scripts.source.text import script_name, script_source
-from .builds import build_declared
+from .builds import build_new
 from .instrumentation import ObservedStore
 from .store import Store
 
@@ -133,7 +133,11 @@ def engine_of(
     with explaining(where, migrations, options["credential"], options["prefix"]):
         engine = open_engine(where, schema, read_only=read_only, ways_back=ways, **options)
     if build and not read_only:
-        build_declared(engine, progress)
+        try:
+            build_new(engine, progress)
+        except BaseException:
+            engine.close()
+            raise
     return engine
 
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, Never, NoReturn, Self, TypeVar, overload
 import attrs
 
 from ..engines.current_transaction import check_outside
-from ..engines.optional_protocols import ClearsClasses, ReopensOnChange
+from ..engines.optional_protocols import ClearsClasses, ReopensOnChange, usable_schema
 from ..engines.protocol import Engine
 from ..entities.aggregates import Aggregate, kept_field
 from ..entities.declaration import is_base
@@ -207,7 +207,7 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
     def query(
         self, a: type[Record], b: type[Record], c: type[Record], d: type[Record], /, *classes: type[Record]
     ) -> MixedQuery[Any, Any, Any]: ...
-    def query(self, source: Any, /, *others: Any) -> Any:
+    def query(self, source: Any, /, *classes: Any) -> Any:
         """Return a query over the entities of a class, or over a range of an index: ``Product.by_name("Dune")``.
 
         Several classes of one table can be queried together: ``store.query(Employee, Department)`` returns the
@@ -217,20 +217,20 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
 
         Args:
             source: a class, or an index called with its leading values.
-            others: further classes of the same table.
+            classes: further classes of the same table.
 
         Raises:
             InvalidQuery: they are not classes, or not of the same table; or the store has no class of the base.
             InvalidEntity: the store was not opened with one of them.
         """
-        if isinstance(source, type) and not others and (spec := self._spec.get(source)) is not None:
+        if isinstance(source, type) and not classes and (spec := self._spec.get(source)) is not None:
             return Query(self._plans, spec)
-        if isinstance(source, IndexRange) and not others:
+        if isinstance(source, IndexRange) and not classes:
             return Query(self._plans, QuerySpec(self._operations.model(source.entity), source))
         models = []
-        if is_base(source) and not others:
-            return over_base(self._plans, source, self._engine.schema.models)
-        for cls in (source, *others):
+        if is_base(source) and not classes:
+            return over_base(self._plans, source, usable_schema(self._engine).models)
+        for cls in (source, *classes):
             if isinstance(cls, IndexRange):
                 raise InvalidQuery(
                     f"query: a range of {cls.name} cannot be queried together with classes; query it alone"
@@ -473,7 +473,7 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
             raise InvalidEntity("move", ["the entity has this key already"])
         if deletion.partition != insertion.partition:
             self._engine.capabilities.check_across("move to another partition", _MOVES)
-        insertion.moved = deletion
+        insertion.moved_from = deletion
         operations.write([deletion, insertion])
         entity.__setstate__(moved_entity.__getstate__())
 

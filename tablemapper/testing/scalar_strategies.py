@@ -159,10 +159,6 @@ def _floats(value_range: ValueRange) -> Strategy:
     )
 
 
-def finite_floats() -> st.SearchStrategy[float]:
-    return st.floats(allow_nan=False, allow_infinity=False)
-
-
 def _decimals(value_range: ValueRange) -> Strategy:
     bounds = value_range.bounds
     if not bounds:

@@ -23,7 +23,7 @@ from ..values.geo import GeoPoint
 from ..values.nested import value_type
 from ..values.scalars import INT32, SCALARS
 from .key_budget import KeyBudget
-from .scalar_strategies import Strategy, ValueRange, finite_floats, scalars, texts
+from .scalar_strategies import Strategy, ValueRange, scalars, texts
 
 _FEW = 5
 """The most elements of a list that is nested, and of a dict."""
@@ -242,7 +242,7 @@ def _members(kind: Any) -> list[_Member] | None:
 def _anything() -> Strategy:
     """Return the strategy for what is declared as Any: what JSON knows."""
     ints = scalars(ValueRange(SCALARS[int], _INSIDE, nested=True))
-    plain = st.none() | st.booleans() | ints | finite_floats() | st.text()
+    plain = st.none() | st.booleans() | ints | st.floats(allow_nan=False, allow_infinity=False) | st.text()
     containers = lambda element: st.lists(element, max_size=3) | st.dictionaries(st.text(), element, max_size=3)  # noqa: E731
     return st.recursive(plain, containers, max_leaves=8)
 

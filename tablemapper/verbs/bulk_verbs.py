@@ -6,13 +6,19 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from ..engines.current_transaction import check_outside
+from ..engines.optional_protocols import usable_schema
 from ..entities.entity import Entity
+from ..entities.expiry import expiry_index
+from ..entities.index import IndexRange
 from ..entities.key import KeyOf
 from ..execution.prepared import PlanCache
+from ..expressions.tree import Attr, Compare, Predicate
+from ..planning.query_spec import QuerySpec
 from ..progress import ProgressOption
+from ..query.pages import counted
+from ..query.writing import WriteByQuery
 from ..schema.model import has_functions
 from .column_input import entities_of, values_of
-from .expiration import expire
 from .operations import Operations
 from .write_windows import load, write_columns, write_many
 
@@ -130,5 +136,21 @@ class BulkVerbs:
             StoreLocked: the store is frozen.
         """
         check_outside(self._operations.engine, "expire")
-        models = self._operations.ended.places if cls is None else [self._operations.ending(cls)]
-        return expire(self._plans, models, limit, progress)
+        if cls is not None:
+            models = [self._operations.ending(cls)]
+        else:
+            self._operations.engine.catch_up()
+            usable = usable_schema(self._operations.engine).by_class
+            models = [model for model in self._operations.ended.places if model.cls in usable]
+        remaining = None if limit is None else counted("expire: limit=", limit, least=0)
+        moment, deleted = self._plans.moment(), 0
+        for model in models:  # (along the index over the time, so that what ended first goes first in each partition)
+            field, index = model.declaration.expiry, expiry_index(model.declaration)
+            assert field is not None
+            assert index is not None
+            attr: Attr[Any, Any] = Attr(model.cls, field.name, field.type)
+            has_ended: Predicate[Any] = Compare(attr=attr, op="<=", value=moment)
+            most = None if remaining is None else remaining - deleted
+            spec = QuerySpec(model, IndexRange(model.cls, index.name, ()), (has_ended,), limit=most)
+            deleted += WriteByQuery(self._plans).expire(spec, f"expire of {model.name}", progress=progress)
+        return deleted

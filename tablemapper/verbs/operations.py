@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
 from ..edits.assignments import assignments
@@ -118,7 +119,8 @@ class Operations:
     def keys(self, keys: Iterable[KeyOf[Any]]) -> list[tuple[Model, str, str]]:
         """Return the model, the partition key and the row key of each key."""
         if isinstance(keys, KeyOf):
-            raise InvalidEntity("get_many", [f"expected a list of keys, got {_shown_key(keys)}; store.get takes one"])
+            key_text = f"the key {keys.entity.__name__} {keys[1:]}"
+            raise InvalidEntity("get_many", [f"expected a list of keys, got {key_text}; store.get takes one"])
         return [self.key(key) for key in keys]
 
     def group(self, key: KeyOf[A], misplaced: tuple[object, ...], get: Callable[[Any], Any]) -> A:
@@ -270,7 +272,10 @@ class Operations:
             return changes.applied(old)
 
         if missing is not None:
-            return Operation("upsert", model, key[1], key[2], change(None), change=change)
+            new = missing
+            with suppress(InvalidEntity):  # (which counts where there is nothing: `change` raises it then)
+                new = change(None)
+            return Operation("upsert", model, key[1], key[2], new, change=change)
         operation = Operation("merge", model, key[1], key[2], change=change, assigned=changes.constants)
         if if_match is not None and if_match != "*":
             operation.etag = _etag(if_match)
@@ -351,10 +356,6 @@ class Operations:
             self.ended.judge(operations)
         self.engine.apply(operations, maintained_limit=None if across else self._maintained_limit)
         stamp(operations)
-
-
-def _shown_key(key: KeyOf[Any]) -> str:
-    return f"the key {key.entity.__name__} {key[1:]}"
 
 
 def _etag(text: str) -> int:

@@ -235,7 +235,7 @@ def _check_written(model: Model, entity: Record, row: Row, operation: Operation 
     unwritten = model.changed(entity, row)
     mend = "tx.replace(p) writes it"
     if unwritten and operation is not None and operation.verb != "require":
-        new = operation.new if operation.change is None or operation.new is not None else operation.change(row)
+        new = operation.new if operation.change is None else operation.change(row)
         unwritten = [field for field in unwritten if field in model.changed(entity, new)]  # type: ignore[arg-type]
         mend = f"{operation} does not write that; change it first, then give it to tx once, as tx.replace(p)"
     if unwritten:

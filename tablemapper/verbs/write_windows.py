@@ -14,7 +14,7 @@ from ..engines.optional_protocols import LoadsAtOnce
 from ..engines.protocol import Batch, Engine, Operation, Part
 from ..entities.entity import Record, set_row
 from ..entities.key import KeyOf
-from ..errors import EntityExists, InvalidEntity, note_written, safe_repr
+from ..errors import EntityExists, InvalidEntity, InvalidTransaction, note_written, safe_repr
 from ..progress import Meter, ProgressOption, start_meter
 from ..schema.model import Model
 from ..schema.rows import Row
@@ -56,7 +56,7 @@ def write_many(
             _write_windows(operations, (operations.replace(entity, None) for entity in items), meter)
         else:
             _write_windows(operations, (operations.delete(target, None) for target in items), meter)
-    return written + meter.done
+    return written + meter.count
 
 
 def load(operations: Operations, entities: Iterable[Any], progress: ProgressOption) -> int:
@@ -75,7 +75,7 @@ def write_columns(
         return _load(operations, "insert_columns", windows, progress)
     with start_meter(progress, "insert_columns") as meter, _telling("insert_columns", meter):
         _insert(operations, "insert_columns", windows, meter)
-    return meter.done
+    return meter.count
 
 
 def _insert(operations: Operations, verb: str, windows: Iterable[list[Batch]], meter: Meter) -> None:
@@ -86,13 +86,17 @@ def _insert(operations: Operations, verb: str, windows: Iterable[list[Batch]], m
         for batch in window:
             stamp_batch(batch)
             meter.advance(batch.count)
-            if meter.done > _CACHED and batch.model.indexes and operations.engine.capabilities.all_or_none_load:
+            if meter.count > _CACHED and batch.model.indexes and operations.engine.capabilities.all_or_none_load:
                 meter.label = f"{verb}, which is faster with atomic=True from here"
 
 
 def _load(operations: Operations, verb: str, windows: Iterator[list[Batch]], progress: ProgressOption) -> int:
     engine = operations.engine
-    engine.capabilities.check_load(verb)
+    if not engine.capabilities.all_or_none_load:
+        raise InvalidTransaction(
+            f"{verb}(atomic=True) is not possible on {engine.capabilities.engine}; leave atomic out: then each window of a "
+            "partition is whole"
+        )
     assert isinstance(engine, LoadsAtOnce)
     with _telling(verb, None):
         try:
@@ -120,7 +124,7 @@ def _telling(verb: str, meter: Meter | None, before: int = 0) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        note_written(error, verb, before + (0 if meter is None else meter.done) + getattr(error, "written", 0))
+        note_written(error, verb, before + (0 if meter is None else meter.count) + getattr(error, "written", 0))
         raise
 
 

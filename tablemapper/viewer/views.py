@@ -23,6 +23,7 @@ from ..guidance.workload import Workload
 from ..interchange.json import field_values, to_dict
 from ..interchange.parsing import key as parsed_key
 from ..limits import MAX_ENTITY, entity_size
+from ..pieces import property_of
 from ..planning.cost import bytes_text
 from ..query.partitions import Partition
 from ..query.salvage import UnreadableRow, tolerant
@@ -150,10 +151,11 @@ def overview(ask: PageRequest) -> PageResponse:
         ],
         "next": following(ask), **_status(state),
     }  # fmt: skip
+    unreadable = [(name, *reason.split("\n", 1)) for name, reason in ask.store.uncompiled.items()]
     shows = {
         "state": state, "classes": classes, "next": following(ask), "moving": _moving(state), "warnings": warned,
         "number": {"entity classes": len(all_classes) - aggregates, "aggregates": aggregates, "indexes": indexes},
-        "undeclared": undeclared, "uncompiled": _why(ask.store),
+        "undeclared": undeclared, "uncompiled": unreadable,
         "size": None if state.bytes is None else bytes_text(state.bytes),
     }  # fmt: skip
     return PageResponse("overview.html", shows, json, moving=_busy(state))
@@ -175,11 +177,6 @@ def following(ask: PageRequest) -> int | None:
 
 def _undeclared(state: Status) -> list[ObjectStatus]:
     return [item for item in state.objects if not item.declared and item.state != "dropped"]
-
-
-def _why(store: Store) -> list[tuple[str, str, str]]:
-    """Return the classes that only the code can read: name, reason and form."""
-    return [(name, *reason.split("\n", 1)) for name, reason in store.uncompiled.items()]  # type: ignore[misc]
 
 
 def _class_row(
@@ -451,7 +448,10 @@ def _size(entity: Record) -> dict[str, int]:
     try:
         values = list(properties(model.declaration, model.columns, row))
         bare = entity_size(row[0], row[1], ())
-        sizes = {name: entity_size(row[0], row[1], [(name, edm, value)]) - bare for name, edm, value in values}
+        sizes: dict[str, int] = {}
+        for name, edm, value in values:
+            size, property = entity_size(row[0], row[1], [(name, edm, value)]) - bare, property_of(name)
+            sizes[property] = sizes.get(property, 0) + size
         return sizes | {"": entity_size(row[0], row[1], values)}
     except (TableMapperError, ValueError, TypeError):
         return {}

@@ -271,14 +271,10 @@ class _Terminal:
     def __init__(self, *arguments: str) -> None:
         self._ours, theirs = pty.openpty()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tablemapper", *arguments],
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            start_new_session=True,
-            preexec_fn=_interruptible,
+            [sys.executable, "-m", "tablemapper", *arguments], stdin=theirs, stdout=theirs, stderr=theirs,
+            start_new_session=True, preexec_fn=_interruptible,
             env=os.environ | {"PYTHONPATH": str(Path(tm.__file__).parents[1]), "TERM": "xterm", "COLUMNS": "100"},
-        )
+        )  # fmt: skip
         os.close(theirs)
 
     def read(self) -> str:
@@ -363,13 +359,8 @@ def test_nothing_but_the_models_and_the_scripts_comes_from_the_environment_or_a_
     assert run(["backup", "parts.db", "copy.db"]) == Exit.OK
     Path("new.db").write_bytes(b"mine")
     options = {
-        "overwrite": "true",
-        "limit": "1",
-        "json": "true",
-        "format": '"csv"',
-        "where": '["number==1"]',
-        "name": '"x"',
-    }
+        "overwrite": "true", "limit": "1", "json": "true", "format": '"csv"', "where": '["number==1"]', "name": '"x"',
+    }  # fmt: skip
     lines = [f"{name} = {value}\n" for name, value in options.items()]
     Path("pyproject.toml").write_text("".join(["[tool.tablemapper]\n", *lines, 'models = "warehouse"\n']))
     for name, value in options.items():

@@ -136,7 +136,7 @@ class State:
         indexes = maintenance(schema, known).indexes
         return [(Maintenance(indexes, tuple([aggregate_maintenance(known, one) for one in sources]), known), None)]
 
-    def concerned(self, part: Maintenance, old: Row | None, new: Row | None) -> tuple[Row | None, Row | None]:
+    def affected_rows(self, part: Maintenance, old: Row | None, new: Row | None) -> tuple[Row | None, Row | None]:
         return old, new
 
     def owner(self, aggregate: Model) -> Model | None:
@@ -401,13 +401,13 @@ class DictEngine:
 
     def catch_up(self) -> None: ...
 
-    def needed(self, model: Model) -> Sequence[str]:
+    def required_labels(self, model: Model) -> Sequence[str]:
         return ()
 
     def label(self, model: Model, index: str | None = None) -> str:
         return model.name if index is None else f"{model.name}.{index}"
 
-    def lacking(self, model: Model, *, eventual: bool = False) -> Mapping[str, Collection[str] | None]:
+    def missing_fields(self, model: Model, *, eventual: bool = False) -> Mapping[str, Collection[str] | None]:
         return {}
 
     def describe(self, label: str) -> PendingBuild:
@@ -447,7 +447,7 @@ class DictEngine:
     def repair(self, meter: Meter) -> RepairReport:
         return RepairReport((), (), self.check(meter).entities, 0.0)
 
-    def whole(self, model: Model) -> Model:
+    def with_stored_fields(self, model: Model) -> Model:
         return model
 
     def widen(self, aggregate: AggregateMaintenance, groups: Mapping[Key, Delta]) -> None:
@@ -667,7 +667,7 @@ class Holding:
     def __init__(self, state: State) -> None:
         self._state = state
 
-    def whole(self, model: Model) -> Model:
+    def with_stored_fields(self, model: Model) -> Model:
         return model
 
     def _of(self, model: Model) -> Iterator[Row]:

@@ -43,18 +43,9 @@ class Dog:
 def faults(source: str, **scope: Any) -> list[str]:
     """Return the faults of the class that a program defines."""
     names = {
-        "tm": tm,
-        "attrs": attrs,
-        "datetime": datetime,
-        "UTC": UTC,
-        "UUID": UUID,
-        "Path": Path,
-        "Cat": Cat,
-        "Dog": Dog,
-        "ClassVar": ClassVar,
-        "Author": Author,
-        **scope,
-    }
+        "tm": tm, "attrs": attrs, "datetime": datetime, "UTC": UTC, "UUID": UUID, "Path": Path, "Cat": Cat,
+        "Dog": Dog, "ClassVar": ClassVar, "Author": Author, **scope,
+    }  # fmt: skip
     with pytest.raises(tm.InvalidModel) as caught:
         exec(f"from __future__ import annotations\n{source}", {**names, "__name__": __name__})
     return list(caught.value.faults)
@@ -142,15 +133,11 @@ def uuid7_at(at: datetime) -> UUID:
         (NOW - timedelta(seconds=61), False),
         (NOW - timedelta(days=365), False),
         (NOW.replace(tzinfo=None), False),  # is refused as it is naive
-        (uuid7_at(NOW), True),
-        (uuid7_at(NOW - timedelta(seconds=61)), False),
-        (OF_VERSION_1, False),
-        (UUID("c53de4a3-2daa-433b-aab8-47777fc322f2"), False),
-        ("2026-03-01", False),
-        (None, False),
+        (uuid7_at(NOW), True), (uuid7_at(NOW - timedelta(seconds=61)), False), (OF_VERSION_1, False),
+        (UUID("c53de4a3-2daa-433b-aab8-47777fc322f2"), False), ("2026-03-01", False), (None, False),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_a_default_is_that_of_now_if_it_is_within_a_minute(default: object, meant: bool) -> None:
     assert is_time_of(default, NOW) is meant
 

@@ -77,14 +77,10 @@ def test_all_faults_of_a_constructor_are_reported_together() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "said"),
     [
-        ("price", 1.5, "expected Decimal"),
-        ("price", Decimal("NaN"), "not finite"),
-        ("price", None, "required"),
-        ("name", "\ud800", "lone surrogate"),
-        ("name", b"x", "expected str"),
-        ("tags", "x", "expected list"),
+        ("price", 1.5, "expected Decimal"), ("price", Decimal("NaN"), "not finite"), ("price", None, "required"),
+        ("name", "\ud800", "lone surrogate"), ("name", b"x", "expected str"), ("tags", "x", "expected list"),
     ],
-)
+)  # fmt: skip
 def test_setting_an_attribute_is_checked_and_changes_nothing_if_it_fails(
     book: Product, field: str, value: object, said: str
 ) -> None:
@@ -258,13 +254,9 @@ def test_attrs_knows_an_entity(book: Product) -> None:
 
 def test_msgspec_writes_an_entity(book: Product) -> None:
     assert msgspec.json.decode(msgspec.json.encode(book)) == {
-        "category_id": "books",
-        "product_id": "b-1",
-        "name": "Dune",
-        "price": "9.99",
-        "manufacturer": "Ace",
+        "category_id": "books", "product_id": "b-1", "name": "Dune", "price": "9.99", "manufacturer": "Ace",
         "tags": ["scifi"],
-    }
+    }  # fmt: skip
 
 
 def test_match_by_class_and_by_position(book: Product) -> None:

@@ -104,12 +104,25 @@ def load(path: Path) -> Memory:
     return memory
 
 
-CATALOGUES = ("TableMapper", "Shop")
+class Manuscript(tm.Entity, table="Manuscripts"):
+    title: tm.Field[str]
+    text: tm.Field[str] = tm.field(large=True)
+
+    key = tm.Key[str](partition="{title}")
+
+
+MANUSCRIPT = Manuscript("Odes", "long " * 7_000 + "😀")
+CATALOGUES = ("TableMapper", "Shop", "Shop")
 """The catalogue of each format: from the second one on its name is the prefix of the tables."""
 
 
-def make(catalogue: str) -> Memory:
-    """Return the account: entities, indexes and groups that were written and built, and a migration."""
+def make(catalogue: str, *, large: bool) -> Memory:
+    """Return the account: entities, indexes and groups that were written and built, and a migration.
+
+    Args:
+        catalogue: its name.
+        large: whether it has a value in pieces, which the third format is for.
+    """
     memory = Memory()
     place = AzurePlace(memory=memory, catalogue=catalogue)
     with tm.open(place, models=[first.Note]) as store:
@@ -125,6 +138,9 @@ def make(catalogue: str) -> Memory:
         for entity in entities():
             store.insert(entity)
         store.sweep()
+    if large:
+        with tm.open(place, models=[Manuscript]) as store:
+            store.insert(MANUSCRIPT)
     tm.migrate(place, [renamed], contract=True)
     return memory
 
@@ -142,4 +158,4 @@ if __name__ == "__main__":
     for number, catalogue in enumerate(CATALOGUES, 1):
         path = Path(sys.argv[1]) / f"account-{number}.json"
         if not path.exists():
-            path.write_text(text(dump(make(catalogue))), encoding="utf-8")
+            path.write_text(text(dump(make(catalogue, large=number > 2))), encoding="utf-8")

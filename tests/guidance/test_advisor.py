@@ -149,19 +149,15 @@ def with_remedies() -> Iterator[tuple[str, str]]:
 PRICE, MADE = "price: tm.Field[float] = tm.field(default=0.0)", "made: tm.Field[str] = tm.field(factory=lambda: 'x')"
 SURE = [
     # the row of a key, and the shards that spread its rows
-    ('"{name}"', '"{name:shard(16)}"'),
-    ('"{at:desc}"', '"{at:shard(16)}"'),
-    ('("{name}", "{at}")', '"{at:shard(16)}"'),
-    ('("{at}", "{number}")', '"{at:shard(16)}"'),
-    ('("{price}", "{at}")', '"{at:shard(16)}"'),
-    ('("{at}", "{id}")', '"{id:shard(16)}"'),
-    ('("{name}", "{number}", "{made}")', '"{made:shard(16)}"'),
-    ('("{price}", "{name}")', '"{name:shard(16)}"'),
+    ('"{name}"', '"{name:shard(16)}"'), ('"{at:desc}"', '"{at:shard(16)}"'),
+    ('("{name}", "{at}")', '"{at:shard(16)}"'), ('("{at}", "{number}")', '"{at:shard(16)}"'),
+    ('("{price}", "{at}")', '"{at:shard(16)}"'), ('("{at}", "{id}")', '"{id:shard(16)}"'),
+    ('("{name}", "{number}", "{made}")', '"{made:shard(16)}"'), ('("{price}", "{name}")', '"{name:shard(16)}"'),
     ('("{color}", "{name}")', '"{name:shard(16)}"'),
     ('("{name}", "{number}")', '"{name:shard(4)}", "{number:shard(4)}"'),
     ('("{name}", "{price}", "{number}")', '"{name:shard(4)}", "{number:shard(4)}"'),
     ('("{price}", "{color}")', '"{price:shard(4)}", "{color:shard(4)}"'),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("row", "shards"), SURE)
@@ -256,17 +252,12 @@ def test_an_acceptance_that_nothing_needs_is_noted() -> None:
 @pytest.mark.parametrize(
     ("accept", "said"),
     [
-        ('{"TM999": "x"}', "TM999' is no code"),
-        ('{"TM01": "x"}', 'TM01\' is no code .*did you mean "TM.01"'),
-        ('{"TM005": "x"}', "'TM005' is never about a class"),
-        ('{"TM001": ""}', "TM001: '' is no reason"),
-        ('{"TM001": "  "}', "is no reason"),
-        ('{"TM001": 3}', "TM001: 3 is no reason"),
-        ("{3: 'x'}", "3 is no code"),
-        ('"TM001"', "expected codes with reasons"),
-        ('["TM001"]', "expected codes with reasons"),
+        ('{"TM999": "x"}', "TM999' is no code"), ('{"TM01": "x"}', 'TM01\' is no code .*did you mean "TM.01"'),
+        ('{"TM005": "x"}', "'TM005' is never about a class"), ('{"TM001": ""}', "TM001: '' is no reason"),
+        ('{"TM001": "  "}', "is no reason"), ('{"TM001": 3}', "TM001: 3 is no reason"), ("{3: 'x'}", "3 is no code"),
+        ('"TM001"', "expected codes with reasons"), ('["TM001"]', "expected codes with reasons"),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_accept_is_refused_with_the_class(accept: str, said: str) -> None:
     with pytest.raises(tm.InvalidModel, match=said):
         classes(entity(accept=f", accept={accept}"))
@@ -358,7 +349,7 @@ def _random(seed: int) -> Model:
 @pytest.mark.parametrize("part", range(4))
 def test_advice_on_random_models_always_compiles_and_is_that_of_their_forms(part: int, full_size: bool) -> None:
     said = 0
-    for seed in range(part * 1_000, part * 1_000 + (1_000 if full_size else 12)):
+    for seed in range(part * 1_000, part * 1_000 + (1_000 if full_size else 6)):
         model = _random(seed)
         source = model.source()
         names = compiled(source)

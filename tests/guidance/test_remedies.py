@@ -17,7 +17,7 @@ from tablemapper.guidance import data_rules
 from .test_advisor import advice, classes, entity, pasted
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-MANY = 4_000
+MANY = 1_000
 
 
 def skewed(number: int) -> dict[str, Any]:

@@ -173,38 +173,19 @@ def test_an_entity_that_no_constructor_built_is_written_too() -> None:
 # -- undeclared properties --------------------------------------------------------------------------------------------
 
 UNDECLARED: dict[str, Any] = {
-    "at": datetime(2026, 3, 1, tzinfo=UTC),
-    "bytes": b"\x01",
-    "color": "red",
-    "count": 5,
-    "far": float("inf"),
-    "flag": False,
-    "small": Int32Value(5),
-    "uid": UUID(int=1),
-    "whole": 3.0,
-}
+    "at": datetime(2026, 3, 1, tzinfo=UTC), "bytes": b"\x01", "color": "red", "count": 5, "far": float("inf"),
+    "flag": False, "small": Int32Value(5), "uid": UUID(int=1), "whole": 3.0,
+}  # fmt: skip
 
 
 def test_undeclared_properties_stand_beside_the_declared_with_their_types_where_json_does_not_show_them() -> None:
     form = tm.to_dict(Loose("n", 3, tm.Extra(UNDECLARED)))
     assert form == {
-        "name": "n",
-        "size": 3,
-        "at@odata.type": "Edm.DateTime",
-        "at": "2026-03-01T00:00:00.000000Z",
-        "bytes@odata.type": "Edm.Binary",
-        "bytes": "AQ==",
-        "color": "red",
-        "count@odata.type": "Edm.Int64",
-        "count": "5",
-        "far@odata.type": "Edm.Double",
-        "far": "inf",
-        "flag": False,
-        "small": 5,
-        "uid@odata.type": "Edm.Guid",
-        "uid": "00000000-0000-0000-0000-000000000001",
-        "whole": 3.0,
-    }
+        "name": "n", "size": 3, "at@odata.type": "Edm.DateTime", "at": "2026-03-01T00:00:00.000000Z",
+        "bytes@odata.type": "Edm.Binary", "bytes": "AQ==", "color": "red", "count@odata.type": "Edm.Int64",
+        "count": "5", "far@odata.type": "Edm.Double", "far": "inf", "flag": False, "small": 5,
+        "uid@odata.type": "Edm.Guid", "uid": "00000000-0000-0000-0000-000000000001", "whole": 3.0,
+    }  # fmt: skip
 
 
 def test_undeclared_properties_keep_their_values_and_types_on_the_way_back() -> None:

@@ -107,12 +107,8 @@ def test_every_fault_of_a_patch_is_told_at_once_with_its_path() -> None:
     with pytest.raises(tm.InvalidEntity) as caught:
         tm.patch(Product, body)
     assert list(caught.value.faults) == [
-        "note: it occurs twice",
-        "id: it is in the key, which a patch cannot change",
-        "name: expected str, got int",
-        "price: invalid decimal string",
-        "maker.name: expected str, got int",
-        "tags[1]: expected str, got int",
+        "note: it occurs twice", "id: it is in the key, which a patch cannot change", "name: expected str, got int",
+        "price: invalid decimal string", "maker.name: expected str, got int", "tags[1]: expected str, got int",
         "stock: it cannot be removed, as it is not optional (Field[int | None] would be)",
         "odata.etag: a patch has no ETag; give it to the verb, as if_match=",
         "prise: no such field (fields: id, name, price, note, since, maker, tags, stock); did you mean \"price\"?",

@@ -37,20 +37,14 @@ def moment(rng: random.Random) -> datetime:
 
 
 VALUES: dict[Any, Callable[[random.Random], Any]] = {
-    str: text,
-    int: lambda rng: rng.choice([0, 7, 10, -1, -10, -99, rng.randrange(10**6), -rng.randrange(10**9)]),
+    str: text, int: lambda rng: rng.choice([0, 7, 10, -1, -10, -99, rng.randrange(10**6), -rng.randrange(10**9)]),
     float: lambda rng: rng.choice([0.0, -1.5, 1e300, float("inf"), rng.uniform(-9, 9)]),
-    bool: lambda rng: rng.random() < 0.5,
-    Decimal: lambda rng: Decimal(rng.randrange(-999, 999)) / 100,
-    datetime: moment,
-    date: lambda rng: moment(rng).date(),
-    time: lambda rng: moment(rng).time(),
+    bool: lambda rng: rng.random() < 0.5, Decimal: lambda rng: Decimal(rng.randrange(-999, 999)) / 100,
+    datetime: moment, date: lambda rng: moment(rng).date(), time: lambda rng: moment(rng).time(),
     timedelta: lambda rng: timedelta(microseconds=rng.randrange(-(10**12), 10**12)),
-    UUID: lambda rng: UUID(int=rng.getrandbits(128)),
-    bytes: lambda rng: rng.randbytes(rng.randrange(4)),
-    Color: lambda rng: rng.choice(list(Color)),
-    tuple: lambda rng: tuple(text(rng) for _ in range(rng.randrange(3))),
-}
+    UUID: lambda rng: UUID(int=rng.getrandbits(128)), bytes: lambda rng: rng.randbytes(rng.randrange(4)),
+    Color: lambda rng: rng.choice(list(Color)), tuple: lambda rng: tuple(text(rng) for _ in range(rng.randrange(3))),
+}  # fmt: skip
 SPECS: dict[Any, list[str]] = {
     str: ["", "", "fold", "hash", "prefix(2)"],
     int: ["", "05d", "desc", "012d"],
@@ -60,25 +54,18 @@ SPECS: dict[Any, list[str]] = {
     time: ["", "%H:%M"],
 }
 CHOSEN: list[tuple[Any, Any, dict[str, Any]]] = [
-    ("{a}", "{b}", {"a": str, "b": str}),
-    ("{a}", "{b:raw}", {"a": str, "b": str}),
-    ("{a}", "{n:05d}", {"a": str, "n": int}),
-    ("{a}", "v1-{n:05d}", {"a": str, "n": int}),
+    ("{a}", "{b}", {"a": str, "b": str}), ("{a}", "{b:raw}", {"a": str, "b": str}),
+    ("{a}", "{n:05d}", {"a": str, "n": int}), ("{a}", "v1-{n:05d}", {"a": str, "n": int}),
     ("{a}-{at:%Y-%m}", "{at}", {"a": str, "at": datetime}),
     ("{a}-{at:%Y-%m-%d}", "{at:%H:%M:%S.%fZ}", {"a": str, "at": datetime}),
     (("{a}", "{at:%Y}"), ("{at}", "{n}"), {"a": str, "at": datetime, "n": int}),
-    ("{at:%G-W%V}", "{at}", {"at": datetime}),
-    ("{at:%Y-%m}", "{at:%d %H}", {"at": datetime}),
-    ("{at:%G-W%V}", "{at:%d}", {"at": datetime}),
-    ("{id:shard(4)}", "{id}", {"id": str}),
-    ("{id:shard(4)}", ("x", "{id}"), {"id": int}),
-    ("{id:prefix(1)}", "{id}", {"id": str}),
-    ("{a}", ("{a}", "{b}"), {"a": str, "b": str}),
-    (("emp", "{n}"), "", {"n": int}),
-    ("p", ("emp", "{n}"), {"n": int}),
-    ("{kind}", "{kind}-{n:03d}", {"kind": Color, "n": int}),
+    ("{at:%G-W%V}", "{at}", {"at": datetime}), ("{at:%Y-%m}", "{at:%d %H}", {"at": datetime}),
+    ("{at:%G-W%V}", "{at:%d}", {"at": datetime}), ("{id:shard(4)}", "{id}", {"id": str}),
+    ("{id:shard(4)}", ("x", "{id}"), {"id": int}), ("{id:prefix(1)}", "{id}", {"id": str}),
+    ("{a}", ("{a}", "{b}"), {"a": str, "b": str}), (("emp", "{n}"), "", {"n": int}),
+    ("p", ("emp", "{n}"), {"n": int}), ("{kind}", "{kind}-{n:03d}", {"kind": Color, "n": int}),
     ("{a}", "{path}", {"a": str, "path": tuple}),
-]
+]  # fmt: skip
 
 
 def pair(partition: Any, row: Any, kinds: dict[str, Any]) -> Pair:

@@ -48,15 +48,10 @@ class Levelled(tm.Aggregate, of=Document, table="Levelled"):
 TEXTS = ["", "a", "ab", "a b", "a ", " ", " !", "!", '"', "a/b", "a!", "\x00", "é", "😀", "~", ".~", "b"]
 PATHS: list[Levels] = sorted(
     {
-        (),
-        *((one,) for one in TEXTS),
-        *product(TEXTS[:9], repeat=2),
-        ("a", "b"),
-        ("a", "b", "c"),
-        ("a", "b", "c", "d"),
-        ("a",) * 12,
+        (), *((one,) for one in TEXTS), *product(TEXTS[:9], repeat=2), ("a", "b"), ("a", "b", "c"),
+        ("a", "b", "c", "d"), ("a",) * 12,
     }
-)
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 CASE = cases()["rewrite"]
 ENTITIES = 40
 OPERATIONS = ["xWrite", "xSync", "xRead", "xTruncate", "xOpen", "xDelete", "xFileSize", "xLock"]
-FEW = 9
+FEW = 4
 """Calls at which one of an operation fails by default."""
 
 

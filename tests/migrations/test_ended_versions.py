@@ -102,43 +102,35 @@ def in_a_transaction(program: Program, one: Any) -> None:
 
 NEW = OLD("x", 900, price="1", maker=None, tags=[])
 READS: dict[str, Callable[[Program], Any]] = {
-    "get": lambda p: p.store.get(OLD.key("x", 0)),
-    "exists": lambda p: p.store.exists(OLD.key("x", 0)),
+    "get": lambda p: p.store.get(OLD.key("x", 0)), "exists": lambda p: p.store.exists(OLD.key("x", 0)),
     "get_many": lambda p: p.store.get_many([OLD.key("x", n) for n in range(3)]),
     "get_many of two classes": lambda p: p.store.get_many([OLD.key("x", 0), STOCK.key("x", 0)]),
-    "iteration": lambda p: list(p.query),
-    "iteration by an index": lambda p: list(p.indexed),
-    "iteration by a name": lambda p: list(p.store.query(OLD.by_tag("a"))),
-    "first": lambda p: p.query.first(),
+    "iteration": lambda p: list(p.query), "iteration by an index": lambda p: list(p.indexed),
+    "iteration by a name": lambda p: list(p.store.query(OLD.by_tag("a"))), "first": lambda p: p.query.first(),
     "first of a partition": lambda p: p.store.query(OLD).where(OLD.shelf == "x").first(),
     "one partition": lambda p: list(p.store.query(OLD).where(OLD.shelf == "x")),
     "in order": lambda p: list(p.store.query(OLD).where(OLD.shelf == "x").order_by(OLD.number.desc()).limit(2)),
     "several ranges": lambda p: list(p.store.query(OLD).where(OLD.shelf.is_in(["x", "y"]))),
-    "page": lambda p: p.query.page(3),
-    "page with an old token": lambda p: p.query.page(3, p.token),
+    "page": lambda p: p.query.page(3), "page with an old token": lambda p: p.query.page(3, p.token),
     "page of an index with an old token": lambda p: p.indexed.page(2, p.index_token),
     "pages": lambda p: list(p.query.pages(4)),
     "count by the aggregate": lambda p: p.store.query(OLD).where(OLD.shelf == "x").count(),
-    "count of all": lambda p: p.query.count(),
-    "count by an index": lambda p: p.indexed.count(),
+    "count of all": lambda p: p.query.count(), "count by an index": lambda p: p.indexed.count(),
     "max by the aggregate": lambda p: p.store.query(OLD).where(OLD.shelf == "x").max(OLD.maker),
     "sum": lambda p: p.query.sum(OLD.number),
     "groups": lambda p: dict(p.store.query(OLD).allow_scan().group_by(OLD.shelf).count()),
     "select": lambda p: list(p.store.query(OLD).allow_scan().select(OLD.number)),
-    "columns": lambda p: p.query.columns(),
-    "columns by an index": lambda p: p.indexed.columns(),
-    "parts": lambda p: [list(part) for part in p.query.split(2)],
-    "explain": lambda p: p.query.explain(),
+    "columns": lambda p: p.query.columns(), "columns by an index": lambda p: p.indexed.columns(),
+    "parts": lambda p: [list(part) for part in p.query.split(2)], "explain": lambda p: p.query.explain(),
     "partition": lambda p: list(p.store.partition(OLD.shelf == "x")),
-    "partitions": lambda p: list(p.store.partitions(OLD)),
-    "transaction": lambda p: p.begun.get(OLD.key("y", 1)),
+    "partitions": lambda p: list(p.store.partitions(OLD)), "transaction": lambda p: p.begun.get(OLD.key("y", 1)),
     "async get": lambda p: p.wait(p.shared.get(OLD.key("x", 0))),
     "async iteration": lambda p: p.wait(_listed(p.shared.query(OLD).allow_scan())),
     "async count": lambda p: p.wait(p.shared.query(OLD).allow_scan().count()),
     "async columns": lambda p: p.wait(p.shared.query(OLD).allow_scan().columns()),
     "group": lambda p: p.store.get(OLD_TOTALS.key("x")),
     "groups of the aggregate": lambda p: list(p.store.query(OLD_TOTALS).allow_scan()),
-}
+}  # fmt: skip
 WRITES: dict[str, Callable[[Program], Any]] = {
     "upsert": lambda p: p.store.upsert(OLD("x", 1, price="1001", maker=None, tags=[])),
     "upsert_many": lambda p: p.store.upsert_many([OLD("x", 35, price="1002", maker=None, tags=["a"])]),
@@ -296,19 +288,15 @@ def test_a_version_that_a_migration_made_ends_or_goes_on_when_that_is_undone(
 
 
 LOOPS: dict[str, Callable[[Program], Iterator[Any]]] = {
-    "iteration": lambda p: iter(p.query),
-    "by an index": lambda p: iter(p.indexed),
+    "iteration": lambda p: iter(p.query), "by an index": lambda p: iter(p.indexed),
     "several ranges": lambda p: iter(p.store.query(OLD).where(OLD.shelf.is_in(["x", "y", "z"]))),
     "in order": lambda p: iter(p.store.query(OLD).allow_scan().order_by(OLD.price).limit(500)),
-    "select": lambda p: iter(p.query.select(OLD.number)),
-    "pages": lambda p: p.query.pages(100),
-    "pages by an index": lambda p: p.indexed.pages(70),
-    "parts": lambda p: (list(one) for one in p.query.split(3)),
-    "partition": lambda p: p.store.partition(OLD.shelf == "x"),
-    "partitions": lambda p: p.store.partitions(OLD),
+    "select": lambda p: iter(p.query.select(OLD.number)), "pages": lambda p: p.query.pages(100),
+    "pages by an index": lambda p: p.indexed.pages(70), "parts": lambda p: (list(one) for one in p.query.split(3)),
+    "partition": lambda p: p.store.partition(OLD.shelf == "x"), "partitions": lambda p: p.store.partitions(OLD),
     "groups": lambda p: iter(p.store.query(OLD_TOTALS).allow_scan()),
     "keys, one after the other": lambda p: (p.store.get(OLD.key("xyz"[n % 3], n)) for n in range(5)),
-}
+}  # fmt: skip
 if HAS_ARROW:
     LOOPS["arrow"] = lambda p: p.query.arrow_batches(300)
 
@@ -474,17 +462,12 @@ def test_classes_that_share_a_table_are_refused_together_if_one_of_them_ends(pla
 
 
 SAYS = {
-    "rename": "rename Part.maker to firm",
-    "rename_class": "rename Part to Product",
-    "rekey": "rekey Part",
-    "convert": "convert Part.price, str to Decimal",
-    "fill": "fill Part.rank",
-    "drop": "drop Part.tags",
-    "rewrite": "rewrite Part into Part, Tag",
-    "join": "join Part and Stock into Part",
+    "rename": "rename Part.maker to firm", "rename_class": "rename Part to Product", "rekey": "rekey Part",
+    "convert": "convert Part.price, str to Decimal", "fill": "fill Part.rank", "drop": "drop Part.tags",
+    "rewrite": "rewrite Part into Part, Tag", "join": "join Part and Stock into Part",
     "several": "rename Part.maker to firm, and convert Part.price, str to Decimal, and fill Part.rank",
     "two scripts": "rename Part.maker to firm",
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", SAYS)

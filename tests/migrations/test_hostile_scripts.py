@@ -7,6 +7,7 @@ import copy
 import json
 from collections.abc import Iterator
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -76,10 +77,11 @@ def tampered(form: Any) -> Iterator[tuple[str, Any]]:
                 yield f"{where} renamed {text}", changed
 
 
-def test_no_text_of_a_schema_stands_in_a_script_as_code() -> None:
+@pytest.mark.long
+def test_no_text_of_a_schema_stands_in_a_script_as_code(full_size: bool) -> None:
     whole = tm.schema_snapshot(models())
     written = refused = 0
-    for label, form in tampered(whole):
+    for label, form in islice(tampered(whole), 0, None, 1 if full_size else 7):
         try:
             forms = load_form(form)
             steps = [ChangeStep("rekey", (NamedPart("old", name), NamedPart("new", name))) for name in forms]
@@ -91,8 +93,7 @@ def test_no_text_of_a_schema_stands_in_a_script_as_code() -> None:
             continue
         assert code_in(script) == [], label
         written += 1
-    assert written > 100
-    assert refused > 100
+    assert min(written, refused) > (100 if full_size else 20)
 
 
 @pytest.mark.parametrize("text", TEXTS)

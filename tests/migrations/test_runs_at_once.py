@@ -17,9 +17,10 @@ import pytest
 import tablemapper as tm
 from tablemapper.engines.sqlite.file.database import File
 
+from ..children import Child
 from ..classes import entity
 from ..conftest import folder_in_memory
-from .runner import Runner
+from .runner import migrate_often
 from .shapes import OLD, OLD_TOTALS, STOCK, Case, cases, contents, migrate, more_cases, parts, stocks
 
 PARTS = parts(30, random.Random(4))
@@ -92,7 +93,7 @@ def same(case: Case, *, new: bool) -> Callable[[Path], None]:
 @pytest.fixture
 def step(*, full_size: bool) -> int:
     """Which of the moments something else happens at; a prime, so that cases meet different ones."""
-    return 1 if full_size else 7
+    return 1 if full_size else 13
 
 
 @pytest.fixture(scope="module")
@@ -284,12 +285,12 @@ def test_two_processes_that_run_a_script_forth_and_back_at_once_both_end_well_ea
     for store in range(25 if full_size else 1):  # the history grows with each round, and a run with the history
         path = tmp_path / f"{store}.db"
         shutil.copy(old, path)
-        runners = [Runner(path, name) for _ in range(2)]
-        for round in range(20 if full_size else 5):
+        runners = [Child(migrate_often, path, name) for _ in range(2)]
+        for round in range(20 if full_size else 2):
             for way in ("forth", "back"):
                 for runner in runners:
-                    runner.run(way)
-                assert [runner.wait() for runner in runners] == ["done", "done"], f"store {store}, round {round}, {way}"
+                    runner.say(way)
+                assert [runner.hear() for runner in runners] == ["done", "done"], f"store {store}, round {round}, {way}"
         for runner in runners:
-            runner.stop()
+            runner.end()
         same(case, new=False)(path)

@@ -11,19 +11,28 @@ import pytest
 
 import tablemapper as tm
 
-from .service import Service
+from ..children import Child
+from .service import serve
 from .test_twins import OLD, STEPS, migrate, of, path, same, totals
 
 __all__ = ["path"]  # a fixture
 
 
+class Service(Child):
+    """Serves in another process."""
+
+    def serve(self, requests: int, kind: str = "both") -> None:
+        """Have it serve, while the caller goes on."""
+        self.say((requests, kind))
+
+
 @contextmanager
 def service(path: Path, version: str, seed: int) -> Iterator[Service]:
-    one = Service(path, version, seed)
+    one = Service(serve, path, version, seed)
     try:
         yield one
     finally:
-        one.stop()
+        one.end()
 
 
 def contracted(path: Path, first: Any, old: Service, store: Service, many: int, kind: str = "both") -> None:
@@ -31,15 +40,15 @@ def contracted(path: Path, first: Any, old: Service, store: Service, many: int, 
     old.serve(many, kind)
     store.serve(many)
     migrate(path, first, contract=True)
-    assert store.wait() == []
-    faults = old.wait()
+    assert store.hear() == []
+    faults = old.hear()
     old.serve(4, "reads")
-    after = old.wait()
+    after = old.hear()
     assert len(after) == 4
     faults += after
     assert all("SchemaMismatch" in fault and "first replaced this form" in fault for fault in faults), faults
     store.serve(4)
-    assert store.wait() == []
+    assert store.hear() == []
 
 
 @pytest.mark.long
@@ -53,11 +62,11 @@ def test_no_request_fails_while_both_versions_are_live(path: Path, step: str, *,
         old.serve(many)
         migrate(path, first, limit=10)  # it is expanded, and a part of it copied
         migrate(path, first)  # and switched
-        assert old.wait() == []
+        assert old.hear() == []
         with service(path, step, 2) as store:
             old.serve(many)
             store.serve(many)
-            assert (old.wait(), store.wait()) == ([], [])
+            assert (old.hear(), store.hear()) == ([], [])
             with (
                 tm.open(path, models=[OLD, totals(OLD)], durability="relaxed") as mine,
                 tm.open(path, models=[new, aggregate], durability="relaxed") as theirs,
@@ -67,11 +76,11 @@ def test_no_request_fails_while_both_versions_are_live(path: Path, step: str, *,
             store.serve(many)
             migrate(path, first, to="")  # back, and forth again, with both of them running
             migrate(path, first)
-            assert (old.wait(), store.wait()) == ([], [])
+            assert (old.hear(), store.hear()) == ([], [])
             if full_size:
                 with service(path, "old", 3) as again:  # started anew beside the new one
                     again.serve(many)
-                    assert again.wait() == []
+                    assert again.hear() == []
             contracted(path, first, old, store, many)
     with tm.open(path, models=[new, aggregate], durability="relaxed") as theirs:
         assert theirs.check().ok
@@ -83,17 +92,17 @@ def test_no_read_fails_where_the_old_version_can_only_read(path: Path, *, full_s
     many = 2_000 if full_size else 10
     with service(path, "old", 1) as old:
         old.serve(many)
-        assert old.wait() == []
+        assert old.hear() == []
         old.serve(many, "reads")
         migrate(path, first)
         with service(path, "convert with a way back", 2) as store:
             store.serve(many)
-            assert (old.wait(), store.wait()) == ([], [])
+            assert (old.hear(), store.hear()) == ([], [])
             old.serve(many, "reads")
             store.serve(many)
-            assert (old.wait(), store.wait()) == ([], [])
+            assert (old.hear(), store.hear()) == ([], [])
             old.serve(many)
-            assert all("first has changed this class, and this version can only read it" in one for one in old.wait())
+            assert all("first has changed this class, and this version can only read it" in one for one in old.hear())
         with (
             tm.open(path, models=[OLD, totals(OLD)], durability="relaxed") as mine,
             tm.open(path, models=[new, aggregate], durability="relaxed") as theirs,
@@ -101,10 +110,10 @@ def test_no_read_fails_where_the_old_version_can_only_read(path: Path, *, full_s
             same(mine, theirs, new)
         migrate(path, first, to="")
         old.serve(many)
-        assert old.wait() == []
+        assert old.hear() == []
         migrate(path, first)
         with service(path, "convert with a way back", 3) as store:
             old.serve(many, "reads")
             store.serve(many)
-            assert (old.wait(), store.wait()) == ([], [])
+            assert (old.hear(), store.hear()) == ([], [])
             contracted(path, first, old, store, many, "reads")

@@ -121,9 +121,10 @@ def test_renames_of_classes_of_a_table_copy_nothing_in_an_account(folder: Path) 
         assert (entities == 0) is ("other" not in changes), changes
 
 
-def test_any_steps_of_classes_of_a_table_run(folder: Path) -> None:
+@pytest.mark.long
+def test_any_steps_of_classes_of_a_table_run(folder: Path, full_size: bool) -> None:
     firm = [("rename", "other"), ("rename", "add"), ("rename", "rename back"), ("rename", "rename to another")]
-    for number, changes in enumerate([*firm, *drawn(list(STEPS), 25)]):
+    for number, changes in enumerate([*firm, *drawn(list(STEPS), 25 if full_size else 10)]):
         try:
             run(folder / f"{number}.db", changes, folder, f"shared_{number}")
         except Exception as error:

@@ -54,7 +54,7 @@ def test_a_writer_that_is_killed_leaves_both_versions_alike(path: Path, name: st
     for seed in range(60 if full_size else 1):
         writers = [Process(path, "new", name, seed + at) for at in (0, 1_000)]
         for writer in writers:
-            writer.kill(after=draw.randrange(3, 30))
+            writer.kill_after(draw.randrange(3, 30))
         with open_old(path) as old, open_new(path, case, first) as store:
             same(old, store, case)
 

@@ -1,25 +1,21 @@
 """One version of a program in a process of its own: it reads, or writes, until it is told to stop or killed.
 
-It prints a line once it has opened the store, and one with what went wrong at its end.
+It tells that it has opened the store, and what went wrong at its end.
 """
 
 from __future__ import annotations
 
-import json
 import random
-import select
-import subprocess
-import sys
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import tablemapper as tm
 
+from ..children import Child
 from .test_ways_back import CASES, OLD, of, open_new, open_old, totals_of, write
 
-ROOT = Path(__file__).parents[2]
 
-
-class Process:
+class Process(Child):
     """A process.
 
     Args:
@@ -27,37 +23,28 @@ class Process:
         role: ``"old"``: reads with the old classes. ``"new"``: writes, and knows the script. ``"ignorant"``: writes without it.
         case: of `CASES`.
         seed: of what is written.
-        rounds: how often something is done; None: until it is stopped.
+        rounds: how often something is done; 0: until it is stopped.
     """
 
-    def __init__(self, path: Path, role: str, case: str, seed: int = 0, rounds: int | None = None) -> None:
-        command = [sys.executable, "-m", __name__, str(path), role, case, str(seed), str(rounds or 0)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
-        self._line()
-
-    def _line(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline()
+    def __init__(self, path: Path, role: str, case: str, seed: int = 0, rounds: int = 0) -> None:
+        super().__init__(main, path, role, case, seed, rounds)
 
     def wait(self) -> list[str]:
         """Return what went wrong in all rounds."""
-        faults: list[str] = json.loads(self._line())
-        self._process.communicate(timeout=60)
+        faults: list[str] = self.hear()
+        self.join()
         return faults
 
     def stop(self) -> list[str]:
         """Let it come to its end, and return what went wrong."""
-        assert self._process.stdin is not None
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
+        self.say("stop")
         return self.wait()
 
-    def kill(self, after: int) -> None:
+    def kill_after(self, rounds: int) -> None:
         """End it where it stands, once it has begun so many rounds."""
-        for _ in range(after):
-            self._line()
-        self._process.kill()
-        self._process.communicate(timeout=60)
+        for _ in range(rounds):
+            self.hear()
+        self.kill()
 
 
 def read(store: tm.Store) -> None:
@@ -70,23 +57,18 @@ def read(store: tm.Store) -> None:
         store.get(found[0].key)
 
 
-def main(path: str, role: str, name: str, seed: str, rounds: str) -> None:
-    case, draw, faults = CASES[name], random.Random(int(seed)), set()
-    place = Path(path)
-    store = open_old(place) if role == "old" else open_new(place, case, *([of(case)] if role == "new" else []))
+def main(pipe: Connection, path: Path, role: str, name: str, seed: int, rounds: int) -> None:
+    case, draw, faults = CASES[name], random.Random(seed), set()
+    store = open_old(path) if role == "old" else open_new(path, case, *([of(case)] if role == "new" else []))
     with store:
-        print("open", flush=True)
+        pipe.send("open")
         done = 0
-        while not select.select([sys.stdin], [], [], 0)[0] if rounds == "0" else done < int(rounds):
+        while done < rounds if rounds else not pipe.poll():
             done += 1
-            if role == "new" and rounds == "0":
-                print(done, flush=True)
+            if role == "new" and not rounds:
+                pipe.send(done)
             try:
                 read(store) if role == "old" else write(store, case, draw)
             except Exception as error:
                 faults.add(f"{type(error).__name__}: {error}")
-    print(json.dumps(sorted(faults)), flush=True)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+    pipe.send(sorted(faults))

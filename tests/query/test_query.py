@@ -154,6 +154,10 @@ def other(store: tm.Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[tm.Store
         yield opened
 
 
+class ImpossiblePath(Exception):
+    """A path that gives no plan of a query."""
+
+
 class Forced(PlanCache):
     """Answers with the plan of one path, if that gives one."""
 
@@ -168,13 +172,15 @@ class Forced(PlanCache):
         if not self.path.startswith(f"{asked.model.name}."):  # an aggregate that answers
             return super().prepared(asked, wanted, state=state, by_time=by_time)
         form, values = asked.parts()
+        if asked.model.declaration.expiry is not None:
+            values.append(asked.moment or self.moment())
         key = form, wanted, by_time
         if key not in self.made:
-            lacking = self.engine.lacking(asked.model, eventual=asked.eventual)
-            plans, _ = candidates(query_form(asked, wanted, by_time=by_time, lacking=lacking))
+            lacking = self.engine.missing_fields(asked.model, eventual=asked.eventual)
+            plans, _ = candidates(query_form(asked, wanted, by_time=by_time, missing_fields=lacking))
             plan = next((plan for plan in plans if str(plan.path) == self.path), None)
             if plan is None:
-                raise LookupError(self.path)
+                raise ImpossiblePath(self.path)
             self.made[key] = PreparedPlan(self.engine, plan, wanted, filtering=asked.budget is None)
         return self.made[key], values
 

@@ -96,7 +96,7 @@ DAMAGES: dict[str, tuple[str, Any, tuple[str, Any] | None]] = {
     "no JSON": ("tags", "[1", ("String", "[1")),
     "JSON of other elements": ("tags", '["a", 5]', ("String", '["a", 5]')),
     "bytes in a unique text": ("code", b"c3", ("Binary", "YzM=")),
-    "a text that is too long": ("code", "c" * 32_769, None),
+    "a text that is too long": ("code", "c" * 530_000, None),
 }
 
 

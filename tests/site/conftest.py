@@ -23,13 +23,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.exists():
             command = [
-                sys.executable,
-                "-m",
-                "mkdocs",
-                "build",
-                "--strict",
-                "--site-dir",
-                str(folder),
-            ]  # --quiet hides warnings
+                sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder),
+            ]  # --quiet hides warnings  # fmt: skip
             subprocess.run(command, cwd=ROOT, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"}, check=True)
     return folder

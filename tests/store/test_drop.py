@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,34 @@ def right(store: tm.Store, count: int) -> None:
     assert len(list(store.query(Other.by_name("x")))) == 3
     report = store.check()
     assert report.ok, str(report)
+
+
+class Stamped(tm.Entity):
+    id: tm.Field[str]
+    until: tm.Field[datetime | None] = tm.field(default=None, expires=True)
+
+    key = tm.Key[str](partition="{id}")
+
+
+class Session(Stamped, table="Sessions"): ...
+
+
+class Lock(Stamped, table="Locks"): ...
+
+
+def test_what_is_about_all_classes_passes_by_one_that_was_dropped(place: Place) -> None:
+    """Here, and in another program that has it open."""
+    ended = datetime(2020, 1, 1, tzinfo=UTC)
+    models: list[Any] = [Session, Lock]
+    with tm.open(place, models=models) as store, tm.open(place, models=models) as beside:
+        store.insert_many([Session("a"), Session("b", ended), Lock("c", ended)])
+        store.drop(Lock)
+        for one in (store, beside):
+            assert one.expire() == (1 if one is store else 0)
+            assert [entity.id for entity in one.query(Stamped).allow_scan().allow_sort()] == ["a"]
+            one.advise()
+            with tm.open(":memory:", models=[Session]) as other:
+                assert tm.copy(one, other).inserted == 1
 
 
 def tables_of(place: Place) -> set[str]:

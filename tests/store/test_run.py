@@ -258,6 +258,32 @@ def test_a_merge_inserts_what_is_missing_with_the_assignments(store: tm.Store) -
     assert store[Counter.key("Rome")].last == 3
 
 
+def test_where_the_entity_is_there_what_would_be_inserted_is_not_looked_at(store: tm.Store) -> None:
+    full = Counter("Oslo", 2**63 - 1)
+    assert store.merge(KEY, last=7, or_insert=full, returning=True).last == 7
+    assert store.merge(KEY, Counter.last.add(1), or_insert=full, returning=True).last == 8
+    with store.transaction() as tx:
+        tx.merge(KEY, Counter.last.add(1), or_insert=full)
+    assert store.run(lambda tx: tx.merge(KEY, Counter.last.add(1), or_insert=full, returning=True)).last == 10
+    store.delete(KEY)
+    for write in (
+        lambda: store.merge(KEY, Counter.last.add(1), or_insert=full),
+        lambda: store.run(lambda tx: tx.merge(KEY, Counter.last.add(1), or_insert=full)),
+        lambda: store.run(lambda tx: tx.merge(KEY, Counter.last.add(1), or_insert=full, returning=True)),
+    ):
+        with pytest.raises(tm.InvalidEntity, match="last"):
+            write()
+        assert not store.exists(KEY)
+
+
+def test_a_change_in_a_block_is_not_written_by_what_would_be_inserted(store: tm.Store) -> None:
+    store.insert(Counter("Oslo"))
+    with pytest.raises(tm.InvalidTransaction, match="note changed in the block"), store.transaction() as tx:
+        tx[KEY].note = "x"
+        tx.merge(KEY, Counter.last.add(1), or_insert=Counter("Oslo", note="x"))
+    assert store[KEY] == Counter("Oslo")
+
+
 def test_or_insert_that_does_not_fit_is_refused(store: tm.Store) -> None:
     key = r"expected a Counter with the key \('Oslo', 'counter'\), got "
     for entity, fault in ((Counter("Rome"), key), (Invoice("Oslo", 1), key), (5, key)):

@@ -201,13 +201,9 @@ import tablemapper
 assert sys.meta_path[0] is tablemapper_pytest._PlainImports
 """
     done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={"PYTHONPATH": f"{AUTOLOAD}:{ROOT}"},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+        [sys.executable, "-c", program], env={"PYTHONPATH": f"{AUTOLOAD}:{ROOT}"}, cwd=tmp_path, capture_output=True,
+        text=True, check=False,
+    )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -217,22 +217,15 @@ def test_constraints_specs_and_nested_values_are_kept_to(
 
 def test_each_extreme_of_each_type_is_reached() -> None:
     wanted: dict[str, tuple[Any, ...]] = {
-        "count": (-(2**63), 2**63 - 1, 0),
-        "small": (-(2**31), 2**31 - 1, 0),
-        "number": (float("inf"), float("-inf"), 0.0),
-        "flag": (False, True),
-        "at": (datetime(1601, 1, 1, tzinfo=UTC), datetime.max.replace(tzinfo=UTC)),
-        "day": (date.min, date.max),
+        "count": (-(2**63), 2**63 - 1, 0), "small": (-(2**31), 2**31 - 1, 0),
+        "number": (float("inf"), float("-inf"), 0.0), "flag": (False, True),
+        "at": (datetime(1601, 1, 1, tzinfo=UTC), datetime.max.replace(tzinfo=UTC)), "day": (date.min, date.max),
         "clock": (time.min, time.max),
         "lasts": tuple(timedelta(microseconds=count) for count in (-(2**63), 2**63 - 1)),
         "price": tuple(map(Decimal, (f"9.{'9' * 33}E+6144", f"-9.{'9' * 33}E+6144"))),
-        "id": (UUID(int=0), UUID(int=2**128 - 1)),
-        "data": (b"", b"\xff" * 2**16),
-        "color": tuple(Color),
-        "choice": (1, 2),
-        "more": (None, "", "a" * 2**15),
-        "tags": ([], ["default"]),
-    }
+        "id": (UUID(int=0), UUID(int=2**128 - 1)), "data": (b"", b"\xff" * 2**16), "color": tuple(Color),
+        "choice": (1, 2), "more": (None, "", "a" * 2**15), "tags": ([], ["default"]),
+    }  # fmt: skip
     rare = ("data", "more", "number", "price")
     found = {name: drawn(_values(name), 700 if name in rare else 150) for name in wanted}
     found["tags"] += [one.tags for one in drawn(entities(Bill), 20)]

@@ -80,6 +80,8 @@ class Ending(tm.Entity, table="Endings"):
 class Lease(tm.Entity, table="Leases"):
     name: tm.Field[str]
     until: tm.Field[datetime] = tm.field(factory=datetime.now, expires=True)
+    text: tm.Field[str] = tm.field(default="", large=True)
+    photo: tm.Field[bytes | None] = tm.field(default=None, large=True)
 
     key = tm.Key[str](partition="{name}")
 

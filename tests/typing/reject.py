@@ -47,6 +47,7 @@ class Wrong(tm.Entity, table="Wrong"):
     f: tm.Field[int] = tm.field(default=1, default_factory=int)  # type: ignore[call-overload]
     g: tm.Field[int] = tm.field(default=1, validator=3)  # type: ignore[call-overload]
     h: tm.Field[datetime | None] = tm.field(default=None, expires="until")  # type: ignore[call-overload]
+    i: tm.Field[str] = tm.field(default="", large="yes")  # type: ignore[call-overload]
 
     key = tm.Key[str]("{a}", "{b}")  # type: ignore[call-arg, arg-type]
     by_c = tm.Index[int](partition=3)  # type: ignore[arg-type]

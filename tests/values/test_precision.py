@@ -42,14 +42,10 @@ LAST = "9999-12-31T23:59:59.9999999Z"
 END = datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
 STAY = {"begins": LAST, "note": LAST, "price": 12345678901234567890.123456789}
 CASES: dict[str, tuple[Any, Any]] = {
-    "at": (LAST, END),
-    "cut": (LAST, END.replace(microsecond=999_000)),
-    "hour": ("23:59:59.9999999", time(23, 59, 59, 999_999)),
-    "span": ("-PT0.0000019S", timedelta(microseconds=-1)),
-    "text": (LAST, LAST),
-    "times": ([LAST, LAST], [END, END]),
-    "texts": ([LAST], [LAST]),
-}
+    "at": (LAST, END), "cut": (LAST, END.replace(microsecond=999_000)),
+    "hour": ("23:59:59.9999999", time(23, 59, 59, 999_999)), "span": ("-PT0.0000019S", timedelta(microseconds=-1)),
+    "text": (LAST, LAST), "times": ([LAST, LAST], [END, END]), "texts": ([LAST], [LAST]),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -251,17 +251,10 @@ def test_a_loop_adds_what_the_function_adds(
 @pytest.mark.parametrize(
     ("sums", "packed"),
     [
-        (FLOAT, []),
-        (FLOAT, [1, 0]),
-        (FLOAT, [1, -1, 1]),
-        (FLOAT, [1, 10**9, 1]),
-        (FLOAT, [1, 0, "1"]),
-        (INT, [1]),
-        (INT, [1, None]),
-        (DECIMAL, [1, 2]),
-        (TIMEDELTA, [1, 2, 3]),
+        (FLOAT, []), (FLOAT, [1, 0]), (FLOAT, [1, -1, 1]), (FLOAT, [1, 10**9, 1]), (FLOAT, [1, 0, "1"]), (INT, [1]),
+        (INT, [1, None]), (DECIMAL, [1, 2]), (TIMEDELTA, [1, 2, 3]),
     ],
-)
+)  # fmt: skip
 def test_a_damaged_state_is_refused(sums: ExactSum[Any], packed: list[Any]) -> None:
     with pytest.raises((ValueError, TypeError)):
         sums.unpack(packed)

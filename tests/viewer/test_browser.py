@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import random
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -46,9 +47,9 @@ def product(**indexes: Any) -> Any:
 Product = product()
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    draw, place = random.Random(7), tmp_path / "shop.db"
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    draw, place = random.Random(7), tmp_path_factory.mktemp("shop") / "shop.db"
     words = ["Kite", "Boat", "Letter", "Garden", "Harbour"]
     with tm.open(place, models=[Product]) as store:
         store.insert_many(
@@ -59,6 +60,11 @@ def place(tmp_path: Path) -> Path:
             for number in range(2000)
         )  # fmt: skip
     return place
+
+
+@pytest.fixture
+def place(shop: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(shop, tmp_path))
 
 
 @pytest.fixture
@@ -286,10 +292,11 @@ def test_enter_in_the_form_asks_and_a_long_name_breaks(browser: Any, tmp_path: P
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
-@pytest.mark.parametrize("width", [1180, 390])
-def test_no_page_scrolls_sideways_and_the_picture_of_the_docs_is_there(browser: Any, served: str, width: int) -> None:
-    size = {"width": width, "height": 860, "deviceScaleFactor": 1, "mobile": width < 500}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+def test_no_page_scrolls_sideways_and_the_picture_of_the_docs_is_there(browser: Any, served: str) -> None:
+    def emulate(width: int, height: int, scale: float = 1) -> None:
+        size = {"width": width, "height": height, "deviceScaleFactor": scale, "mobile": width < 500}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
     question = "/query/Product?where=maker==Ace&where=price%3C8&order=name&limit=8"
     browser.get(served + "/entities/Product?size=1")
     entity_page = browser.find_element("css selector", "#entities tbody a").get_attribute("href").removeprefix(served)
@@ -307,23 +314,21 @@ def test_no_page_scrolls_sideways_and_the_picture_of_the_docs_is_there(browser: 
             question,
         ):
             browser.get(served + page)
-            assert browser.execute_script("return document.documentElement.scrollWidth") <= width, page
-            for element in browser.find_elements("css selector", "details:not([open]) summary"):
-                element.click()  # (what it hides is looked at, too)
-            assert browser.execute_script("return document.documentElement.scrollWidth") <= width, page
-            for scheme in ("dark", "light"):
+            for opened in (False, True):
+                if opened:  # (what it hides is looked at, too)
+                    for element in browser.find_elements("css selector", "details:not([open]) summary"):
+                        element.click()
+                for width in (1180, 390):
+                    emulate(width, 860)
+                    assert browser.execute_script("return document.documentElement.scrollWidth") <= width, page
+            for width, scheme in ((390, "dark"), (390, "light"), (1180, "light"), (1180, "dark")):
+                emulate(width, 860)
                 scheme_is = [{"name": "prefers-color-scheme", "value": scheme}]
                 browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": scheme_is})
-                assert browser.execute_script(LOOK) == [], (page, scheme)
-        if width > 1000 and os.environ.get("TABLEMAPPER_PICTURES"):
+                assert browser.execute_script(LOOK) == [], (page, width, scheme)
+        if os.environ.get("TABLEMAPPER_PICTURES"):
             browser.get(served + question)
-            size = {
-                "width": 800,
-                "height": 760,
-                "deviceScaleFactor": 1.25,
-                "mobile": False,
-            }  # as wide as a page of the docs
-            browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+            emulate(800, 760, 1.25)  # as wide as a page of the docs
             shot = browser.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})
             PICTURE.write_bytes(base64.b64decode(shot["data"]))
     finally:

@@ -276,20 +276,16 @@ def test_a_page_has_at_most_two_megabytes(place: Path) -> None:
 @pytest.mark.parametrize(
     ("url", "code", "text"),
     [
-        ("/nothing", 404, "no such page"),
-        ("/class/Nope", 404, "there are Product, Total"),
-        ("/entities/Nope", 404, "no class"),
-        ("/entity/Product?p=x&r=y", 404, "has the key"),
-        ("/entity/Product", 404, "has the key"),
-        ("/entities/Product?size=0", 400, "expected a number"),
+        ("/nothing", 404, "no such page"), ("/class/Nope", 404, "there are Product, Total"),
+        ("/entities/Nope", 404, "no class"), ("/entity/Product?p=x&r=y", 404, "has the key"),
+        ("/entity/Product", 404, "has the key"), ("/entities/Product?size=0", 400, "expected a number"),
         ("/entities/Product?size=-1", 400, "expected a number"),
         ("/entities/Product?size=ten", 400, "expected a number"),
-        ("/entities/Product?size=", 400, "expected a number"),
-        ("/entities/Product?size=²", 400, "expected a number"),
+        ("/entities/Product?size=", 400, "expected a number"), ("/entities/Product?size=²", 400, "expected a number"),
         ("/entities/Product?after=forged", 400, "First page"),
         ("/entities/Product?after=forged", 400, "InvalidToken: &lt;Query Product&gt;"),
     ],
-)
+)  # fmt: skip
 def test_what_is_wrong_is_said(app: Any, url: str, code: int, text: str) -> None:
     page = visit(app, url)
     assert page.status_code == code

@@ -15,22 +15,14 @@ from tablemapper.schema.model import compile_schema
 
 _NOW = 1_767_225_600_000_000
 _SMALL: dict[str, dict[str, int]] = {
-    "engines.sqlite.rows.atomic_load": {"_CHUNK": 2},
-    "engines.sqlite.rows.reads": {"_CHUNK": 2, "_FIRST": 2},
-    "engines.sqlite.rows.catalogue_cache": {"_FEW": 1, "_MOST_KEYS": 2},
-    "engines.sqlite.rows.writes": {"_CHUNK": 2},
-    "engines.sqlite.sql.filters": {"MAX_LIST": 2},
-    "engines.sqlite.sql.ranges": {"_FEW": 1},
-    "execution.column_reader": {"FEW": 1},
-    "execution.prepared": {"MAX_PLANS": 3},
-    "planning.conditions": {"MAX_ALTERNATIVES": 3},
-    "planning.planner": {"MAX_RANGES": 2},
-    "planning.ranges": {"MAX_RANGES": 2},
-    "query.arrow_batches": {"ROWS": 2},
-    "query.column_results": {"ROWS": 2},
-    "query.writing": {"MAX_PLANS": 3, "_EXAMINED": 1, "_SPOOL": 64},
-    "edits.assignments": {"MAX_FUNCTIONS": 2},
-}
+    "engines.sqlite.rows.atomic_load": {"_CHUNK": 2}, "engines.sqlite.rows.reads": {"_CHUNK": 2, "_FIRST": 2},
+    "engines.sqlite.rows.catalogue_cache": {"_FEW": 1, "_MOST_KEYS": 2}, "engines.sqlite.rows.writes": {"_CHUNK": 2},
+    "engines.sqlite.sql.filters": {"MAX_LIST": 2}, "engines.sqlite.sql.ranges": {"_FEW": 1},
+    "execution.column_reader": {"FEW": 1}, "execution.prepared": {"MAX_PLANS": 3},
+    "planning.conditions": {"MAX_ALTERNATIVES": 3}, "planning.planner": {"MAX_RANGES": 2},
+    "planning.ranges": {"MAX_RANGES": 2}, "query.arrow_batches": {"ROWS": 2}, "query.column_results": {"ROWS": 2},
+    "query.writing": {"MAX_PLANS": 3, "_EXAMINED": 1, "_SPOOL": 64}, "edits.assignments": {"MAX_FUNCTIONS": 2},
+}  # fmt: skip
 """How many rows, ranges, values or plans are taken at once, in each module."""
 
 

@@ -158,15 +158,12 @@ class World:
 
 
 READS: dict[str, Callable[[tm.Store], Any]] = {
-    "get": lambda s: s.get(Cell.key("a", 3)),
-    "get_large": lambda s: s[Cell.key("a", 5)],
-    "get_none": lambda s: s.get(Cell.key("a", 99)),
-    "get_group": lambda s: s.group(Sums.key("a")),
+    "get": lambda s: s.get(Cell.key("a", 3)), "get_large": lambda s: s[Cell.key("a", 5)],
+    "get_none": lambda s: s.get(Cell.key("a", 99)), "get_group": lambda s: s.group(Sums.key("a")),
     "get_many": lambda s: s.get_many([Cell.key("a", 5), Cell.key("b", 1), Cell.key("c", 1)]),
     "pairs": lambda s: list(s.query(Cell).where(Cell.p == "a").with_(Mark, by=(Cell.p, Cell.r))),
     "get_mixed": lambda s: s.get_many([Cell.key("a", 5), Sums.key("b")]),
-    "exists": lambda s: s.exists(Cell.key("b", 4)),
-    "partition": lambda s: list(s.query(Cell).where(Cell.p == "a")),
+    "exists": lambda s: s.exists(Cell.key("b", 4)), "partition": lambda s: list(s.query(Cell).where(Cell.p == "a")),
     "partition_index": lambda s: list(s.query(Cell.by_name("n1")).where(Cell.p == "a")),
     "index": lambda s: list(s.query(Cell).where(Cell.name == "n1", Cell.price < 3)),
     "fan_out": lambda s: list(s.query(Cell.by_tag("t1")).where(Cell.p == "b")),
@@ -194,9 +191,8 @@ READS: dict[str, Callable[[tm.Store], Any]] = {
     "partitions": lambda s: [one.key for one in s.partitions(Cell)],
     "mixed": lambda s: list(s.query(Cell, Mark).where(Cell.p == "a", Mark.p == "a")),
     "explain": lambda s: str(s.query(Cell).where(Cell.p == "a", Cell.r > 3).explain()),
-    "status": lambda s: len(s.status().objects),
-    "check": lambda s: s.check().problems,
-}
+    "status": lambda s: len(s.status().objects), "check": lambda s: s.check().problems,
+}  # fmt: skip
 
 
 def _transaction(w: World) -> None:
@@ -348,16 +344,12 @@ VERBS: dict[str, Verb] = {
         2,
     ),
     "delete_where": Verb(lambda w: w.store.query(Cell).where(Cell.p == "w", Cell.r == w.last()[0].r).delete(), 1),
-    "repair": Verb(lambda w: w.store.repair()),
-    "compact": Verb(lambda w: w.store.compact()),
-    "backup": Verb(_backup, after=_backed_up),
-    "close": Verb(lambda w: w.store.close(), alone=True),
-    "open": Verb(_open),
-    "build": Verb(_build, before=_never_at_once, after=_built, alone=True),
+    "repair": Verb(lambda w: w.store.repair()), "compact": Verb(lambda w: w.store.compact()),
+    "backup": Verb(_backup, after=_backed_up), "close": Verb(lambda w: w.store.close(), alone=True),
+    "open": Verb(_open), "build": Verb(_build, before=_never_at_once, after=_built, alone=True),
     "follow": Verb(_follow, before=_late, after=_followed, alone=True),
-    "migrate": Verb(_migrate, after=_migrated, alone=True),
-    "asyncio": Verb(_asyncio, 2),
-}
+    "migrate": Verb(_migrate, after=_migrated, alone=True), "asyncio": Verb(_asyncio, 2),
+}  # fmt: skip
 
 
 ON_DISK = {"backup", "close", "open", "build", "follow", "migrate", "asyncio"}
@@ -581,8 +573,12 @@ def sweep(
     *,
     cold: bool,
     chosen: Callable[[list[str]], Sequence[str]] = lambda names: names,
+    first: bool = False,
 ) -> tuple[int, int, list[str]]:
-    """Interrupt a verb at places that are chosen of all; return how many there are, how many came, and the faults."""
+    """Interrupt a verb at places that are chosen of all; return how many there are, how many came, and the faults.
+
+    With ``first``, the first fault ends it.
+    """
     every = [f"{at} {place}" for at, place in enumerate(_places(source, name, where, cold=cold), 1)]
     ats = sorted([int(place.split()[0]) for place in chosen(every)])
     struck, faults = 0, list[str]()
@@ -591,6 +587,8 @@ def sweep(
         if wrong:
             place = every[at - 1] if place == "before" else place  # (it raised, or hung, before it could say where)
             faults.append(f"{name} {where} {'cold' if cold else 'warm'} {at}: {place}: {wrong}")
+            if first:
+                break
     return len(every), struck, faults
 
 

@@ -16,7 +16,7 @@ from .models import Model, compiled
 from .questions import random_question
 from .random_models import as_told, random_model, with_levels, with_undeclared
 
-SEEDS = 12
+SEEDS = 6
 
 
 @attrs.frozen
@@ -33,7 +33,7 @@ class _Pasted(Model):
 @pytest.mark.one_python
 def test_what_is_pasted_gives_the_same_answers(full_size: bool, lacks: Callable[[str], bool]) -> None:
     told = 0
-    for seed in range(SEEDS * (25 if full_size else 1)):
+    for seed in range(SEEDS * (50 if full_size else 1)):
         draw = random.Random(seed)
         model = with_undeclared(draw, with_levels(draw, random_model(draw)))
         model = as_told(model) if lacks("one_commit") else model

@@ -44,7 +44,7 @@ def _whole(value: Any) -> Any:
 def test_a_copy_of_a_random_store_is_the_same(part: int, full_size: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_order, "_CHUNK", 4)
     accounts = 0
-    for seed in range(part * 1_000, part * 1_000 + (300 if full_size else 12)):
+    for seed in range(part * 1_000, part * 1_000 + (300 if full_size else 5)):
         rng = random.Random(seed)
         model = with_undeclared(rng, random_model(rng))
         if part:

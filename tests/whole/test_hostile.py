@@ -15,13 +15,13 @@ def lines(found: list[Finding]) -> str:
 
 @pytest.mark.long
 def test_damaged_files_give_own_errors_only(full_size: bool) -> None:
-    found = findings((f"h{n}" for n in range(FILES if full_size else 20)), processes=2 if full_size else 1)
+    found = findings((f"h{n}" for n in range(FILES if full_size else 8)), processes=2 if full_size else 1)
     assert not found, lines(found)
 
 
 @pytest.mark.long
 def test_damaged_catalogues_give_own_errors_only(full_size: bool) -> None:
-    numbers = range(CATALOGUES if full_size else 20)
+    numbers = range(CATALOGUES if full_size else 8)
     found = findings((f"{kind}{n}" for n in numbers for kind in "cmb"), processes=2 if full_size else 1)
     assert not found, lines(found)
 

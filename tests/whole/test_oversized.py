@@ -104,30 +104,25 @@ def test_a_value_that_can_not_be_shown_is_refused_in_a_short_message(ask: Callab
 CALLS: list[tuple[str, Callable[[tm.Store], object]]] = [
     ("where", lambda store: store.query(Thing).where(DEEP)),
     ("order_by", lambda store: store.query(Thing).order_by(DEEP)),
-    ("select", lambda store: store.query(Thing).select(DEEP)),
-    ("sum", lambda store: store.query(Thing).sum(DEEP)),
+    ("select", lambda store: store.query(Thing).select(DEEP)), ("sum", lambda store: store.query(Thing).sum(DEEP)),
     ("limit", lambda store: store.query(Thing).limit(DEEP)),
     ("limit of a huge negative", lambda store: store.query(Thing).limit(-HUGE)),
     ("page", lambda store: store.query(Thing).page(-HUGE)),
-    ("budget", lambda store: store.query(Thing).budget(timeout=-HUGE)),
-    ("query", lambda store: store.query(DEEP)),
+    ("budget", lambda store: store.query(Thing).budget(timeout=-HUGE)), ("query", lambda store: store.query(DEEP)),
     ("partition", lambda store: list(store.partition(DEEP))),
     ("partition by a huge int", lambda store: list(store.partition(Thing.n != HUGE))),
-    ("get", lambda store: store.get(DEEP)),
-    ("insert", lambda store: store.insert(DEEP)),
-    ("delete", lambda store: store.delete(DEEP)),
-    ("merge", lambda store: store.merge(Thing.key("p", "r1"), DEEP)),
+    ("get", lambda store: store.get(DEEP)), ("insert", lambda store: store.insert(DEEP)),
+    ("delete", lambda store: store.delete(DEEP)), ("merge", lambda store: store.merge(Thing.key("p", "r1"), DEEP)),
     ("merge by name", lambda store: store.merge(Thing.key("p", "r1"), n=HUGE)),
     ("merge of a calculation", lambda store: store.merge(Thing.key("p", "r1"), n=Thing.n * HUGE)),
     ("if_match", lambda store: store.merge(Thing.key("p", "r1"), n=1, if_match=DEEP)),
     ("update", lambda store: store.update(Thing.key("p", "r1"), lambda thing: DEEP)),
     ("update by query", lambda store: store.query(Thing).where(Thing.p == "p").update(lambda thing: DEEP)),
     ("resume", lambda store: store.query(Thing).where(Thing.p == "p").update(n=1, resume=DEEP)),
-    ("an index", lambda store: store.query(Thing.by_text(DEEP))),
-    ("a key", lambda store: Thing.key(DEEP, HUGE)),
+    ("an index", lambda store: store.query(Thing.by_text(DEEP))), ("a key", lambda store: Thing.key(DEEP, HUGE)),
     ("a value", lambda store: Thing("p", "r", HUGE)),
     ("a key that is too long", lambda store: store.get(Thing.key("p" * 1_000_000, "r"))),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("call", [case[1] for case in CALLS], ids=[case[0] for case in CALLS])

@@ -15,7 +15,7 @@ from .judges import Named
 from .questions import Question, random_question
 from .random_models import random_model, with_levels, with_undeclared
 
-SEEDS = 30
+SEEDS = 15
 
 
 @pytest.mark.needs("backward", "sorts")
@@ -23,7 +23,7 @@ SEEDS = 30
 @pytest.mark.one_python
 def test_a_proposal_can_be_declared_and_serves_the_query_with_the_same_answer(full_size: bool) -> None:
     served = 0
-    for seed in range(SEEDS * (40 if full_size else 1)):
+    for seed in range(SEEDS * (80 if full_size else 1)):
         draw = random.Random(seed)
         model = with_undeclared(draw, with_levels(draw, random_model(draw, local=seed % 2 == 1)))
         rows = [(record.name, row) for record in model.entities for row in random_rows(draw, record, 14)]

@@ -239,18 +239,14 @@ FOLLOWED: dict[str, tuple[Version, Version]] = {
     ),
     "an index folds": (index('partition="{shop}"', "[str]"), index('partition="{shop:fold}"', "[str]")),
     "an index has another table": (WITH_INDEX, index('partition="{price}", table="Prices"')),
-    "an index becomes unique": (BY_NUMBER, UNIQUE),
-    "an index is unique no more": (UNIQUE, BY_NUMBER),
-    "an aggregate is added": (PLAIN, total()),
-    "an aggregate goes": (total(), PLAIN),
-    "a measure is added": (total(), TWO_MEASURES),
-    "a measure goes": (TWO_MEASURES, total()),
+    "an index becomes unique": (BY_NUMBER, UNIQUE), "an index is unique no more": (UNIQUE, BY_NUMBER),
+    "an aggregate is added": (PLAIN, total()), "an aggregate goes": (total(), PLAIN),
+    "a measure is added": (total(), TWO_MEASURES), "a measure goes": (TWO_MEASURES, total()),
     "a measure changes": (total(MOST), total(MOST.replace("max", "min"))),
     "an aggregate has a condition": (total(), total(where=", where=lambda p: p.price > 8")),
     "an aggregate has other groups": (total(), total(group="number", type="int")),
-    "a class is added": (PLAIN, TWO_CLASSES),
-    "a class is opened no more": (TWO_CLASSES, PLAIN),
-}
+    "a class is added": (PLAIN, TWO_CLASSES), "a class is opened no more": (TWO_CLASSES, PLAIN),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("old", "new"), FOLLOWED.values(), ids=FOLLOWED)

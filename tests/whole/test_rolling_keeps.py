@@ -50,23 +50,12 @@ class Size:
 
 
 KEYS: dict[str, tuple[Any, Any]] = {
-    "Enum": (Plain, Plain.A),
-    "StrEnum": (Text, Text.A),
-    "IntEnum": (Number, Number.A),
-    "Literal": (Literal["z", "a"], "a"),
-    "Literal of numbers": (Literal[3, 1], 1),
-    "NewType": (Name, Name("x")),
-    "int32": (tm.Int32, 7),
-    "UUID": (UUID, UUID(int=7)),
-    "Decimal": (Decimal, Decimal("1.50")),
-    "float": (float, 0.5),
-    "bool": (bool, True),
-    "bytes": (bytes, b"\x00a"),
-    "datetime": (datetime, datetime(2026, 1, 2, 3, tzinfo=UTC)),
-    "date": (date, date(2026, 1, 2)),
-    "time": (time, time(1, 2)),
-    "timedelta": (timedelta, timedelta(hours=1)),
-}
+    "Enum": (Plain, Plain.A), "StrEnum": (Text, Text.A), "IntEnum": (Number, Number.A),
+    "Literal": (Literal["z", "a"], "a"), "Literal of numbers": (Literal[3, 1], 1), "NewType": (Name, Name("x")),
+    "int32": (tm.Int32, 7), "UUID": (UUID, UUID(int=7)), "Decimal": (Decimal, Decimal("1.50")), "float": (float, 0.5),
+    "bool": (bool, True), "bytes": (bytes, b"\x00a"), "datetime": (datetime, datetime(2026, 1, 2, 3, tzinfo=UTC)),
+    "date": (date, date(2026, 1, 2)), "time": (time, time(1, 2)), "timedelta": (timedelta, timedelta(hours=1)),
+}  # fmt: skip
 MEASURED: dict[str, tuple[Any, Callable[[Any], Any], Any]] = {
     "count": (int, lambda M: tm.count(of=M), 1),
     "count of some": (int, lambda M: tm.count(of=M, where=M.kind == Plain.A), 1),

@@ -52,20 +52,13 @@ def store(counting: Touched, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     with tm.open(tmp_path_factory.mktemp("t") / "t.db", models=MODELS, durability="relaxed") as opened:
         opened.insert_many(
             Parcel(
-                depot,
-                shelf,
-                n,
-                n,
-                START + timedelta(hours=n),
-                "Ann" if n % 2 else "Bob",
-                "",
-                "bag" if n % 3 else "box",
-                ["a", "b"][: n % 3],
+                depot, shelf, n, n, START + timedelta(hours=n), "Ann" if n % 2 else "Bob", "",
+                "bag" if n % 3 else "box", ["a", "b"][: n % 3],
             )
             for depot in "xyz"
             for shelf in "fgh"
             for n in range(100)
-        )
+        )  # fmt: skip
         opened.insert_many(Depot(depot) for depot in "xyz")
         yield opened
 

@@ -47,20 +47,14 @@ DAY = datetime(2024, 2, 29, 23, 59, tzinfo=UTC)
 @pytest.mark.parametrize(
     ("condition", "expected"),
     [
-        (Compare(A, "!=", "x"), False),
-        (Unless(Compare(A, "==", "x")), True),
-        (Compare(A, "==", None), True),
-        (Null(A), True),
-        (Compare(B, "<", A), False),
-        (In(A, ("x",)), False),
-        (Compare(B, ">", "x"), True),
-        (Compare(Operand("more", ANY, "w"), "<", 3), True),
-        (Compare(Operand("more", ANY, "w"), "<", "3"), False),
+        (Compare(A, "!=", "x"), False), (Unless(Compare(A, "==", "x")), True), (Compare(A, "==", None), True),
+        (Null(A), True), (Compare(B, "<", A), False), (In(A, ("x",)), False), (Compare(B, ">", "x"), True),
+        (Compare(Operand("more", ANY, "w"), "<", 3), True), (Compare(Operand("more", ANY, "w"), "<", "3"), False),
         (Compare(Operand("at", STR, cut="%Y-%m"), "==", "2024-02"), True),
         (Compare(Operand("at", DATE, cut="date"), "<", DAY.date()), False),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_a_condition_on_what_is_missing_does_not_hold(condition: Any, expected: bool) -> None:
     assert holds(condition, {"a": None, "b": "y", "more": {"w": 2}, "at": DAY}) is expected
 

@@ -159,21 +159,15 @@ def a_merge_writes_only_what_it_was_given(patch: Patch) -> None:
     patch.setattr(Operations, "merge", merging)
 
 
-BUGS: list[Callable[[Patch], None]] = [
-    etags_are_ignored,
-    a_change_leaves_the_old_index_row,
-    what_was_there_is_not_taken_off_an_aggregate,
-    the_extremum_is_not_sought_again,
-    entities_are_committed_before_their_indexes,
-    unique_values_are_judged_before_the_old_ones_are_gone,
-    time_starts_again_when_a_store_is_opened,
-    large_values_stay_when_their_entity_goes,
-    a_group_stays_when_its_entities_go,
-    a_group_that_empties_leaves_its_index_rows,
-    a_projection_is_not_rewritten,
-    ever_forgets_with_its_entities,
-    a_merge_writes_only_what_it_was_given,
-]
+BUGS: dict[Callable[[Patch], None], int] = {
+    etags_are_ignored: 7, a_change_leaves_the_old_index_row: 6, what_was_there_is_not_taken_off_an_aggregate: 7,
+    the_extremum_is_not_sought_again: 7, entities_are_committed_before_their_indexes: 3,
+    unique_values_are_judged_before_the_old_ones_are_gone: 6, time_starts_again_when_a_store_is_opened: 6,
+    large_values_stay_when_their_entity_goes: 7, a_group_stays_when_its_entities_go: 7,
+    a_group_that_empties_leaves_its_index_rows: 7, a_projection_is_not_rewritten: 7,
+    ever_forgets_with_its_entities: 7, a_merge_writes_only_what_it_was_given: 7,
+}  # fmt: skip
+"""Each with the seed that finds it soonest, with most versions of Hypothesis."""
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -183,7 +177,8 @@ def test_the_state_machine_finds(bug: Callable[[Patch], None], monkeypatch: Patc
     quick = settings(
         max_examples=15, stateful_step_count=25, derandomize=True, phases=[Phase.generate], report_multiple_bugs=False
     )
-    for start in range(1, 11):  # (a run begins with small examples: several short ones find more in the same time)
+    # A run begins with small examples: several short ones find more in the same time.
+    for start in (BUGS[bug], *range(1, 11)):
         try:
             run_state_machine_as_test(seed(start)(type("Start", (Machine,), {})), settings=quick)
         except KeyboardInterrupt:

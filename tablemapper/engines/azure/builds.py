@@ -35,24 +35,9 @@ from .cross_partition.outbox import Deadline, DeadlineExceeded, Outbox
 from .group_writer import GroupWriter
 from .reading.filters import visible
 from .recovery import sweep
+from .tables import service
 from .tables.driver import ATTEMPTS, Effects, ReadClock, Sleep, delay, read, server_time, side_by_side
-from .tables.service import (
-    ETAG,
-    MAX_PAGE,
-    PARTITION,
-    ROW,
-    AllOf,
-    AnyOf,
-    Comparison,
-    Entity,
-    EntityPage,
-    ErrorResponse,
-    GetEntity,
-    GroupTransaction,
-    NoResponse,
-    QueryEntities,
-    RowChange,
-)
+from .tables.service import ETAG, MAX_PAGE, PARTITION, ROW, Entity
 from .writing.batch_writes import in_rounds
 from .writing.duplicate_notes import bar, forget, violations
 
@@ -81,11 +66,11 @@ class BuildProgress:
     trouble: int = 0
     """When something was last left for those who sweep, in µs by the clock of the service; 0: never."""
 
-    def change(self, name: str) -> RowChange:
+    def change(self, name: str) -> service.RowChange:
         """Return the change that notes it for a job."""
         members = {"by": self.by, "row": self.row, "done": self.done, "over": self.over, "trouble": str(self.trouble)}
         members |= {} if self.partition is None else {"partition": self.partition}
-        return RowChange("insert" if self.etag is None else "replace", name, members, self.etag)
+        return service.RowChange("insert" if self.etag is None else "replace", name, members, self.etag)
 
 
 def _progress_of(entity: Entity | None) -> BuildProgress:
@@ -97,7 +82,7 @@ def _progress_of(entity: Entity | None) -> BuildProgress:
 
 def progress(table: str, names: Sequence[str], timeout: float) -> Effects[list[BuildProgress]]:
     """Return how far some jobs have come."""
-    entities = yield from side_by_side([read(GetEntity(table, JOBS, name), timeout) for name in names])
+    entities = yield from side_by_side([read(service.GetEntity(table, JOBS, name), timeout) for name in names])
     return [_progress_of(entity) for entity in entities]
 
 
@@ -196,7 +181,7 @@ class Builder:
             if duplicate.label != label:
                 continue
             for attempt in range(2):
-                entity = yield from read(GetEntity(model.table, *duplicate.entity), self.timeout)
+                entity = yield from read(service.GetEntity(model.table, *duplicate.entity), self.timeout)
                 row = None if entity is None else classes.readable(model, entity)
                 if row is None or of_writes(row).get(mark) != DUPLICATE:
                     yield from forget(self.table, duplicate)
@@ -245,12 +230,12 @@ class Builder:
         """Read the next entities of a class, the key that was read last, and whether that was the last of all."""
         parts = [visible()]
         if job_state.partition is not None:
-            in_partition = Comparison(PARTITION, "eq", "String", job_state.partition)
-            beyond = AllOf((in_partition, Comparison(ROW, "gt", "String", job_state.row)))
-            parts.append(Comparison(PARTITION, "ge", "String", job_state.partition))
-            parts.append(AnyOf((Comparison(PARTITION, "gt", "String", job_state.partition), beyond)))
-        find = QueryEntities(model.table, AllOf(tuple(parts)), top=min(most, MAX_PAGE))
-        page: EntityPage = yield from read(find, self.timeout)
+            in_partition = service.Comparison(PARTITION, "eq", "String", job_state.partition)
+            beyond = service.AllOf((in_partition, service.Comparison(ROW, "gt", "String", job_state.row)))
+            parts.append(service.Comparison(PARTITION, "ge", "String", job_state.partition))
+            parts.append(service.AnyOf((service.Comparison(PARTITION, "gt", "String", job_state.partition), beyond)))
+        find = service.QueryEntities(model.table, service.AllOf(tuple(parts)), top=min(most, MAX_PAGE))
+        page: service.EntityPage = yield from read(find, self.timeout)
         while not page.entities and page.after is not None:
             page = yield from read(attrs.evolve(find, after=page.after), self.timeout)
         read_now, classes = page.entities, self.current.known
@@ -290,7 +275,8 @@ class Builder:
             if pending:
                 yield delay(attempt // 2)
             gets = [
-                read(GetEntity(model.table, operation.partition, operation.row), self.timeout) for operation in pending
+                read(service.GetEntity(model.table, operation.partition, operation.row), self.timeout)
+                for operation in pending
             ]
             entities = yield from side_by_side(gets)
             classes = yield from self.current.classes()
@@ -326,13 +312,13 @@ class Builder:
         yield from changed(self.table, self.timeout, end)
         self._trouble = 0
         yield from self.current.look()
-        with suppress(NoResponse, ErrorResponse):  # (nobody reads it any more)
-            yield GroupTransaction(self.table, JOBS, (RowChange("delete", job.name, {}, "*"),))
+        with suppress(service.NoResponse, service.ErrorResponse):  # (nobody reads it any more)
+            yield service.GroupTransaction(self.table, JOBS, (service.RowChange("delete", job.name, {}, "*"),))
         return BuildStep(job.owner, 0, job_state.done, 0, tuple(sorted(finished_labels)))
 
     def _note(self, job: JobSpec, after: BuildProgress) -> Effects[None]:
-        with suppress(NoResponse, ErrorResponse):  # (others go on, or the same entities are looked at again)
-            yield GroupTransaction(self.table, JOBS, (after.change(job.name),))
+        with suppress(service.NoResponse, service.ErrorResponse):  # (others go on, or look at the same entities again)
+            yield service.GroupTransaction(self.table, JOBS, (after.change(job.name),))
 
 
 def _is_wanted(job: JobSpec, classes: OpenClasses, labels: Collection[str] | None) -> bool:

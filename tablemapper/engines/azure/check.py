@@ -20,6 +20,7 @@ from .cross_partition.outbox import intent_of
 from .cross_partition.value_counts import ValueCounts
 from .reading.scans import Runs, is_index_row, outer_places, rows_of
 from .reading.spilled_rows import SpilledRows
+from .tables.entity_json import foreign_pieces
 from .tables.reserved_names import (
     BASE_PARTITION,
     BASE_ROW,
@@ -34,6 +35,13 @@ from .tables.reserved_names import (
     row_key_of,
 )
 from .tables.service import PARTITION, ROW, Entity
+
+
+def _count(counts: dict[str, tuple[int, tuple[str, str]]], label: str, key: tuple[str, str]) -> None:
+    """Count a row under a label, with the key of the first one."""
+    count, first = counts.get(label, (0, key))
+    counts[label] = count + 1, first
+
 
 Group: TypeAlias = tuple[AggregateMaintenance, tuple[str, str]]
 
@@ -59,6 +67,7 @@ class AzureCheckView:
         self.intents: list[tuple[str, Entity]] = []
         self.damaged: list[CheckFinding] = []
         self._foreign: dict[str, tuple[int, tuple[str, str]]] = {}
+        self._stale: dict[str, tuple[int, tuple[str, str]]] = {}
         self._unread = set[tuple[Model, tuple[str, str]]]()
         self._pages = SpilledRows[Entity]()
         self._indexes: dict[IndexMaintenance, SpilledRows[IndexRow]] = {}
@@ -79,16 +88,20 @@ class AzureCheckView:
                         self._reading(index.label, entity, partial(self._take_outer, index, entity))
 
     def foreign(self) -> Iterator[str]:
-        """Yield what to say of the rows of a table that no class claims: how many there are, and the key of one."""
+        """Yield what to say of what other programs left: how many rows have it, and the key of one."""
         for table, (count, key) in self._foreign.items():
             yield f"{table}: {count:,} row{'s' if count > 1 else ''} that no class claims, as {key}"
+        for label, (count, key) in self._stale.items():
+            yield (
+                f"{label}: {count:,} row{'s' if count > 1 else ''} with pieces of an older value, which are not read, and which "
+                f"the next write removes, as {key}"
+            )
 
     def _take_foreign(self, table: str, entity: Entity) -> None:
         key = entity[PARTITION], entity[ROW]
         if key == (CLAIM, CLAIM):
             return
-        count, first = self._foreign.get(table, (0, key))
-        self._foreign[table] = count + 1, first
+        _count(self._foreign, table, key)
 
     def _reading(self, where: str, entity: Entity, take: Callable[[], object]) -> None:
         """Take over what can be read; note what cannot."""
@@ -117,7 +130,11 @@ class AzureCheckView:
             index_rows = (
                 []
                 if row is None
-                else [index_row for index_row in index.rows_of(row, self.whole(index.owner)) if index_row[:4] == entry]
+                else [
+                    index_row
+                    for index_row in index.rows_of(row, self.with_stored_fields(index.owner))
+                    if index_row[:4] == entry
+                ]
             )
             entry = index_rows[0] if index_rows else entry
         self._indexes[index][entry[0], entry[1], entry[2], entry[3]] = entry
@@ -166,7 +183,10 @@ class AzureCheckView:
         rows[entry[0], entry[1], entry[2], entry[3]] = entry
 
     def _take_entity(self, model: Model, entity: Entity) -> None:
-        self._rows[model][entity[PARTITION], entity[ROW]] = self.classes.codec(model).row(entity)
+        key = entity[PARTITION], entity[ROW]
+        self._rows[model][key] = self.classes.codec(model).row(entity)
+        for piece in foreign_pieces(entity):
+            _count(self._stale, f"{model.name}: {piece}", key)
 
     def is_counted(self, model: Model, row: Row) -> bool:
         """Return whether an entity is in what is maintained from it: one that another program wrote is not."""
@@ -195,7 +215,7 @@ class AzureCheckView:
                 wrong[aggregate, key] = None if row is None else row[2]
         return wrong
 
-    def whole(self, model: Model) -> Model:
+    def with_stored_fields(self, model: Model) -> Model:
         return self.classes.stored(model)
 
     def unknown(self, model: Model) -> Callable[[Row], str | None] | None:

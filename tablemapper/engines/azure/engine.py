@@ -175,7 +175,6 @@ class AzureEngine:
         return f"Azure Tables {self._name}{prefix and f' {prefix}…'}"
 
     def now(self) -> int:
-        """Return the time by the clock of the store, in µs since 1970."""
         return self._now()
 
     def close(self) -> None:
@@ -186,7 +185,6 @@ class AzureEngine:
         self.driver.close()
 
     def run(self, work: Effects[T]) -> T:
-        """Return what a work returns."""
         self._check_open()
         with self._housekeeper.behind():
             return self._run(work)
@@ -202,7 +200,6 @@ class AzureEngine:
             raise StoreClosed("the store belongs to the parent of this forked process; open it here")
 
     def begin(self, work: Effects[T]) -> Callable[[], T]:
-        """Begin a work; return what waits for what it returns."""
         self._check_open()
         result = self.driver.begin(work)
 
@@ -213,7 +210,6 @@ class AzureEngine:
         return wait
 
     def is_local(self, model: Model, index: IndexModel) -> bool:
-        """Return whether the rows of an index lie in the partitions of the entities."""
         return is_local(model, index)
 
     # ------------------------------------------------------------------------------------------ following
@@ -253,11 +249,13 @@ class AzureEngine:
         return AzureEngine(*place, read_only=self.read_only, own=True, now=self._now)
 
     def declared(self) -> Schema | None:
-        """Return the opened classes that can be used; None if they are those of the catalogue."""
         return self.run(self.current.look()).schema if self._own_since is None else None
 
+    def usable(self) -> Schema:
+        """Return the opened classes that can be used, as far as it knows."""
+        return self._classes.schema
+
     def extend(self, schema: Schema) -> None:
-        """Go on with further classes."""
         check_models(schema, self._table)
         self.run(self.current.extend(schema))
         self.schema = schema
@@ -275,7 +273,7 @@ class AzureEngine:
 
     def _check_ready(self, model: Model, classes: OpenClasses) -> None:
         """Refuse to read groups that are not complete, and the fields that these keep."""
-        labels = classes.needed(model)
+        labels = classes.required_labels(model)
         if labels and not classes.unready.keys().isdisjoint(labels):  # (it may be built anew since)
             self.catch_up()
             for label in labels:
@@ -303,7 +301,6 @@ class AzureEngine:
         return [None if entity is None else self._row(model, entity) for (model, _, _), entity in pairs]
 
     def partition(self, table: str, partition: str) -> Iterator[list[tuple[Model | None, Row]]]:
-        """Yield every row of a partition with its model, in row order."""
         classes, members = self.classes, self.schema.tables().get(table, [])
         for cls in [cls for cls in members if cls.aggregate is None]:
             self._check_ready(cls, classes)
@@ -319,7 +316,6 @@ class AzureEngine:
         return self.run(noted(self._table, name, self.timeout))
 
     def together(self, operations: Sequence[Operation]) -> int:
-        """Return how many of the first operations one transaction can hold."""
         first = operations[0]
         count, rows = 0, 1 + self._classes.has_intent(first.model)  # (a note, and an intent)
         for op in operations:
@@ -386,16 +382,15 @@ class AzureEngine:
 
     # ------------------------------------------------------------------------------------------ what is maintained
 
-    def needed(self, model: Model) -> Sequence[str]:
+    def required_labels(self, model: Model) -> Sequence[str]:
         """Return the labels of what has to be ready for a class to be read: an aggregate itself, and what keeps fields."""
-        return self._classes.needed(model)
+        return self._classes.required_labels(model)
 
     def label(self, model: Model, index: str | None = None) -> str:
         return model.name if index is None else f"{model.name}.{index}"
 
-    def lacking(self, model: Model, *, eventual: bool = False) -> Mapping[str, Collection[str] | None]:
-        """Return for each index the fields that its rows lack; see `OpenClasses.lacking`."""
-        return self._classes.lacking(model, eventual=eventual)
+    def missing_fields(self, model: Model, *, eventual: bool = False) -> Mapping[str, Collection[str] | None]:
+        return self._classes.missing_fields(model, eventual=eventual)
 
     @property
     def eventual(self) -> Collection[str]:
@@ -424,7 +419,6 @@ class AzureEngine:
         return self.run(self._builder.step(most, labels))
 
     def violations(self, most: int) -> tuple[DuplicateValue, ...]:
-        """Return values that are held twice in indexes that were to be unique, and were built over entities."""
         duplicates = self.run(violations(self._table, self.timeout)) if "violated" in self.unready.values() else []
         return tuple(by_value(duplicates)[:most])
 
@@ -504,7 +498,7 @@ class AzureEngine:
         while self.build(MAX_PAGE, labels) is not None:
             meter.advance(0)
 
-    def whole(self, model: Model) -> Model:
+    def with_stored_fields(self, model: Model) -> Model:
         return self.classes.stored(model)
 
     def widen(self, aggregate: AggregateMaintenance, groups: Mapping[tuple[str, str], Delta]) -> None:

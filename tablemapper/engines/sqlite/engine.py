@@ -127,14 +127,12 @@ class SqliteEngine:
         return f"SQLite {self.file.path!r}"
 
     def now(self) -> int:
-        """Return the time by the clock of the store, in µs since 1970."""
         return self.file.now()
 
     def close(self) -> None:
         self.file.close()
 
     def latest(self) -> SqliteEngine:
-        """Return an engine with the classes that the catalogue has by now; this one if they are the same."""
         if self._own_since is None:
             return self
         with self.file.snapshot() as snapshot:
@@ -143,12 +141,14 @@ class SqliteEngine:
             return SqliteEngine(self.file, as_it_is(None, (), snapshot.read, self.schema), own=True)
 
     def declared(self) -> Schema | None:
-        """Return the opened classes that can be used; None if they are those of the catalogue."""
         self.catch_up()
-        return self._sqlite.schema if self._own_since is None else None
+        return self.usable() if self._own_since is None else None
+
+    def usable(self) -> Schema:
+        """Return the opened classes that can be used, as far as it knows."""
+        return self._sqlite.schema
 
     def extend(self, schema: Schema) -> None:
-        """Go on with further classes."""
         ways_back = self._sqlite.ways_back
         try:
             self.file.check_writable()
@@ -179,7 +179,6 @@ class SqliteEngine:
         return None if fetched is None else get.completed(fetched, get.sql, self.file.seek, key)
 
     def get_many(self, wanted: Sequence[tuple[Model, str, str]], *, within: Any = None) -> list[Row | None]:
-        """Return rows, all of one state of the file."""
         if within is not None:
             return self._get_many(wanted, within)
         try:
@@ -316,12 +315,12 @@ class SqliteEngine:
     def label(self, model: Model, index: str | None = None) -> str:
         return self._sqlite.label(model, index)
 
-    def needed(self, model: Model) -> Sequence[str]:
+    def required_labels(self, model: Model) -> Sequence[str]:
         """Return the labels of the aggregates that a read of a class needs: itself, and what keeps its fields."""
-        return self._sqlite.needed(model)
+        return self._sqlite.required_labels(model)
 
-    def lacking(self, model: Model, *, eventual: bool = False) -> Mapping[str, Collection[str] | None]:
-        return self._sqlite.lacking.get(model, {})
+    def missing_fields(self, model: Model, *, eventual: bool = False) -> Mapping[str, Collection[str] | None]:
+        return self._sqlite.missing_fields.get(model, {})
 
     def build(self, most: int, labels: Collection[str] | None) -> BuildStep | None:
         self.file.check_writable()
@@ -337,12 +336,13 @@ class SqliteEngine:
                     built = clear_batch(writer, sqlite.stored, most)
                 return
             built = build_batch(sqlite, writer, jobs[0], most)
-            _end_job(writer, built)
+            if built.completed:
+                change(writer, finished, built.completed)
 
         pace = self._write(write)
         if built is None:
             return None
-        if built.ended:
+        if built.completed:
             self.catch_up()
         return attrs.evolve(built, pace=pace)
 
@@ -365,7 +365,6 @@ class SqliteEngine:
         self._publish(transition)
 
     def load(self, windows: Iterable[Sequence[Batch]], meter: Callable[[str, int | None], Meter]) -> int:
-        """Insert new entities, all of them at once or none, and return their number."""
         with AtomicLoad() as rows:
             with meter("sorting", None) as sorting:
                 for window in windows:
@@ -413,7 +412,6 @@ class SqliteEngine:
             self.catch_up()
 
     def freeze(self, meter: Meter) -> None:
-        """Let no program change entities any more."""
         self._publish(frozen)
 
     def unfreeze(self) -> None:
@@ -435,7 +433,6 @@ class SqliteEngine:
             return attrs.evolve(check.report([*findings, *twin_findings]), unchecked=unchecked)
 
     def repair(self, meter: Meter) -> RepairReport:
-        """Make everything that is maintained what the entities say that it should be, and report what was done."""
         self.file.check_writable()
         start = time.monotonic()
         to_rebuild = self._ruled_anew()
@@ -489,8 +486,8 @@ class SqliteEngine:
         self.file.compact(lambda: meter.advance(0), lambda writer: change(writer, tidied))
         self.catch_up()
 
-    def whole(self, model: Model) -> Model:
-        return self._sqlite.whole(model)
+    def with_stored_fields(self, model: Model) -> Model:
+        return self._sqlite.with_stored_fields(model)
 
     def widen(self, aggregate: AggregateMaintenance, groups: Mapping[tuple[str, str], Delta]) -> None:
         by_key = attrs.evolve(aggregate, key=lambda key: key)
@@ -514,12 +511,6 @@ class SqliteEngine:
 def _end_stale_twins(migrations: Collection[str], writer: Writer) -> None:
     """End the twins that this process cannot keep in step with what it is about to write."""
     change(writer, end_stale_twins, migrations)
-
-
-def _end_job(writer: Writer, built: BuildStep) -> None:
-    """Note in the catalogue what is complete, if a job ended."""
-    if built.ended:
-        change(writer, finished, built.ended)
 
 
 def _settled(write: Callable[[SqliteSchema, Writer], object], sqlite: SqliteSchema, writer: Writer) -> None:

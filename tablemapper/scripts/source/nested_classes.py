@@ -70,7 +70,8 @@ class NestedTypes:
             schema = None if schema is None else _without_none(schema)
             is_entry = form.type == "extra"
             if schema is not None:
-                is_entry = "$ref" not in schema or _is_typed_dict(schema["$ref"], classes, field_schema)
+                name = schema.get("$ref")
+                is_entry = name is None or _written_as_dict(classes[name], _partial(name, classes, field_schema))
             if not is_entry and not is_name(step):
                 raise ValueError(f"{step!r} is no name")
             path += f".at(lambda x: x{f'[{text_source(step)}]' if is_entry else f'.{step}'})"
@@ -222,10 +223,6 @@ def _written_as_dict(schema: Mapping[str, Any], partial: set[str]) -> bool:
     """Return whether a class is written as a TypedDict: only that can lack members without a default."""
     lacks = any(_default(schema["properties"][name]) is None for name in partial)
     return lacks and all(map(_is_member, schema["properties"])) and "order" not in schema and "tag" not in schema
-
-
-def _is_typed_dict(name: str, classes: Mapping[str, Any], schema: Mapping[str, Any]) -> bool:
-    return _written_as_dict(classes[name], _partial(name, classes, schema))
 
 
 def own_types(schema: Any) -> Iterator[str]:

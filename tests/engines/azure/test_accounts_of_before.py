@@ -13,7 +13,7 @@ import tablemapper as tm
 from tablemapper.engines.azure.catalogue.publication import FORMAT
 
 from ...files import account
-from ...files.account import BOOKS, MODELS, Book, Day, Shelf
+from ...files.account import BOOKS, MANUSCRIPT, MODELS, Book, Day, Manuscript, Shelf
 from ...files.make import NOTES, SCRIPTS, second
 from .place import AzurePlace
 
@@ -49,6 +49,18 @@ def test_everything_in_the_account_is_found(place: AzurePlace) -> None:
         assert list(store.query(Book.by_tag("space"))) == [BOOKS[2], BOOKS[1]]
         assert list(store.query(Book.by_weight("a"))) == BOOKS[:2]
         assert list(store.query(Day.by_books(2))) == days[1:]
+
+
+def test_a_large_value_is_there_from_the_third_format_on(place: AzurePlace) -> None:
+    assert place.memory is not None
+    is_there = place.memory.tables[place.catalogue]["store", "head"].typed["format"] == ("Int32", 3)
+    with tm.open(place, models=[Manuscript]) as store:
+        assert store.get(MANUSCRIPT.key) == (MANUSCRIPT if is_there else None)
+        head = place.memory.tables[place.catalogue]["store", "head"].typed
+        assert (head["format"], head["needs"]) == (("Int32", 3), ("String", '["pieces"]'))
+        store.upsert(MANUSCRIPT)
+        assert store[MANUSCRIPT.key] == MANUSCRIPT
+        assert store.check().ok
 
 
 def test_what_is_written_there_is_maintained_and_repaired(place: AzurePlace) -> None:

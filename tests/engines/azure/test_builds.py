@@ -340,11 +340,11 @@ def _builder_too_soon(patch: Patch) -> None:
 
 def _added_twice(patch: Patch) -> None:
     """A builder adds all that entities are, whether they are marked or not."""
-    plain = BuildMark.concerned
+    plain = BuildMark.affected_rows
     patch.setattr(builds, "marked", lambda marks, row: False)
     patch.setattr(
         BuildMark,
-        "concerned",
+        "affected_rows",
         lambda self, old, new: (
             (None, new) if self.built and old and new and old[3:-1] == new[3 : len(old) - 1] else plain(self, old, new)
         ),
@@ -358,10 +358,10 @@ def _not_barred(patch: Patch) -> None:
 
 def _taken_over(patch: Patch) -> None:
     """Who is barred gives up the values that others have."""
-    plain = BuildMark.concerned
+    plain = BuildMark.affected_rows
     patch.setattr(
         BuildMark,
-        "concerned",
+        "affected_rows",
         lambda self, old, new: (old, new) if of_writes(old).get(self.name) == DUPLICATE else plain(self, old, new),
     )
 

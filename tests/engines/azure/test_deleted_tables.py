@@ -113,7 +113,7 @@ def test_a_table_that_is_deleted_while_it_is_built_is_built_anew(table: str) -> 
         store.insert_many([models[0](one.color, one.id, one.code) for one in ENTITIES])
     store = opened(memory, "Staging")
     while (step := store._engine.build(2, None)) is not None and not step.done:
-        assert not step.ended
+        assert not step.completed
     del memory.tables[f"Staging{table}"]
     with opened(memory, "Staging") as store:
         store.build()

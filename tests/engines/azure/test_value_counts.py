@@ -38,7 +38,7 @@ class Held:
     def add(self, more: dict[int, dict[Any, int]], room: int = 50) -> ValueCounts:
         """Add changes as an engine does: only the pages that are needed are read."""
         values = ValueCounts(KEY, self.packed)
-        for key, number in values.needed(more).items():
+        for key, number in values.pages_of(more).items():
             values.take(number, self.pages.get(key))
             self.read += 1
         values.add(more)

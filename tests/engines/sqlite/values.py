@@ -174,7 +174,7 @@ class Values(CopyingEngine):
     def count(self, name: str) -> int:
         return COUNT
 
-    def lacking(self, transition: Transition) -> Sequence[ConversionFault]:
+    def irreversible(self, transition: Transition) -> Sequence[ConversionFault]:
         return ()
 
     def _take(self, transition: Callable[..., Catalogue], *args: Any, **kwargs: Any) -> None:

@@ -9,22 +9,10 @@ import attrs
 from ....entities.etag import Stamp
 from ....errors import CorruptStore, NotAStore, StoreLocked
 from ....limits import check_table_name
+from ..tables import service
 from ..tables.driver import Effects, Within, clock, pause, read, side_by_side, time_of
 from ..tables.reserved_names import CLAIM
-from ..tables.service import (
-    ETAG,
-    PARTITION,
-    CreateTable,
-    Entity,
-    EntityPage,
-    ErrorResponse,
-    GetEntity,
-    GroupTransaction,
-    ListTables,
-    NoResponse,
-    QueryEntities,
-    RowChange,
-)
+from ..tables.service import ETAG, PARTITION, Entity
 from .publication import every_table, if_there, read_catalogue
 
 _FRESH = 600.0  # seconds for which a catalogue that claims a table may be about to be published
@@ -63,8 +51,8 @@ def listed(names: Iterable[str]) -> Effects[TableNames]:
     tables, continuation = set[str](), None
     while True:
         try:
-            page: EntityPage = yield Within(ListTables(first, end, continuation), _BRIEF)
-        except (ErrorResponse, NoResponse):
+            page: service.EntityPage = yield Within(service.ListTables(first, end, continuation), _BRIEF)
+        except (service.ErrorResponse, service.NoResponse):
             return NO_NAMES
         tables |= {row["TableName"].lower() for row in page.entities}
         if (continuation := page.after) is None:
@@ -86,12 +74,12 @@ class TableView:
 
 def looked_at(name: str, timeout: float) -> Effects[TableView | None]:
     """Return what is in a table; None if there is none."""
-    works: list[Effects[Entity | EntityPage | None]] = [
-        if_there(read(GetEntity(name, CLAIM, CLAIM), timeout)),
-        if_there(read(QueryEntities(name, top=_SAMPLE), timeout)),
+    works: list[Effects[Entity | service.EntityPage | None]] = [
+        if_there(read(service.GetEntity(name, CLAIM, CLAIM), timeout)),
+        if_there(read(service.QueryEntities(name, top=_SAMPLE), timeout)),
     ]
     claim, page = yield from side_by_side(works)
-    if not isinstance(page, EntityPage):
+    if not isinstance(page, service.EntityPage):
         return None
     rows = [row for row in page.entities if row[PARTITION] != CLAIM]
     return TableView(name, claim if isinstance(claim, dict) else None, rows, page.date)
@@ -106,9 +94,9 @@ def made(name: str, timeout: float) -> Effects[bool]:
     until, attempt = (yield from clock()) + timeout, 0
     while True:
         try:
-            is_new: bool = yield from read(CreateTable(name), timeout)
+            is_new: bool = yield from read(service.CreateTable(name), timeout)
             return is_new
-        except ErrorResponse as refusal:
+        except service.ErrorResponse as refusal:
             if refusal.code != "TableBeingDeleted":
                 raise
         if (step := pause(until - (yield from clock()), attempt)) is None:
@@ -130,13 +118,13 @@ def claimed(name: str, catalogue: str, timeout: float, instead: Entity | None = 
         NotAStore: another catalogue was faster.
     """
     etag = None if instead is None else instead[ETAG]
-    change = RowChange("insert" if etag is None else "replace", CLAIM, {"catalogue": catalogue}, etag)
+    change = service.RowChange("insert" if etag is None else "replace", CLAIM, {"catalogue": catalogue}, etag)
     try:
-        yield from read(GroupTransaction(name, CLAIM, (change,)), timeout)
-    except ErrorResponse as refusal:
+        yield from read(service.GroupTransaction(name, CLAIM, (change,)), timeout)
+    except service.ErrorResponse as refusal:
         if refusal.status not in (409, 412) or refusal.code == "TableBeingDeleted":
             raise
-        claim: Entity | None = yield from read(GetEntity(name, CLAIM, CLAIM), timeout)
+        claim: Entity | None = yield from read(service.GetEntity(name, CLAIM, CLAIM), timeout)
         if claim is None or not _is_of(claim, catalogue):
             raise _claim_error(name, "another" if claim is None else _owner(claim), catalogue) from None
 

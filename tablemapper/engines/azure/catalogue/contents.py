@@ -13,10 +13,11 @@ from ....evolution.changes import StoredContents
 from ....evolution.rules import key_templates
 from ....keys.canonical import KeyTest
 from ....keys.template import Template
+from ....pieces import MAX_PIECES, piece_name
 from ....schema.specs import ModelSpec
 from ..reading.filters import visible
 from ..tables.driver import Effects, read
-from ..tables.entity_json import stored_value
+from ..tables.entity_json import stored_value, with_joined_pieces
 from ..tables.reserved_names import OURS, TYPE_NAME
 from ..tables.service import PARTITION, ROW, Entity, EntityPage, ErrorResponse, QueryEntities, properties
 
@@ -71,7 +72,7 @@ class AccountContents(StoredContents):
         def holds(entity: Entity) -> bool:
             if field.in_key:  # (there is no property to look into)
                 return True
-            value = stored_value(entity, stored_name)
+            value = stored_value(with_joined_pieces(entity, entity), stored_name)
             if value is None or not field.type.startswith("list["):
                 return value in values
             try:
@@ -79,7 +80,9 @@ class AccountContents(StoredContents):
             except (TypeError, msgspec.DecodeError):  # (it is damaged, as a check says)
                 return False
 
-        return self._there_is(_Question(name, f"{property} among {values!r}", (stored_name,), holds))
+        count = MAX_PIECES if field.type.startswith("list[") else 1
+        select = tuple([piece_name(stored_name, number) for number in range(count)])
+        return self._there_is(_Question(name, f"{property} among {values!r}", select, holds))
 
     def undeclared(self, name: str, extra: str, property: str) -> Key | None:
         keys = self._answer(_Question(name, f"undeclared {property}", (property,), lambda entity: property in entity))

@@ -18,7 +18,7 @@ from ....catalogue.zone_rules import other_rules, refused_writes, states_here
 from ....entities.aggregates import keeper_name
 from ....entities.fields import FieldModel
 from ....errors import CorruptStore, InvalidEntity, SchemaMismatch, StoreError, StoreLocked
-from ....evolution.newer_versions import ExtendedModel, follow, lacking, stored_maintenance
+from ....evolution.newer_versions import ExtendedModel, follow, missing_fields, stored_maintenance
 from ....evolution.versions import retirement
 from ....keys.canonical import KeyTest, made_again
 from ....keys.template import Template
@@ -248,7 +248,7 @@ class OpenClasses:
         """Return the maintenance of an index."""
         return next(index for index in self._duties[model].indexes if index.model.name == name)
 
-    def lacking(self, model: Model, *, eventual: bool) -> Mapping[str, Collection[str] | None]:
+    def missing_fields(self, model: Model, *, eventual: bool) -> Mapping[str, Collection[str] | None]:
         """Return, by index of a class, the included fields that its rows lack.
 
         In other partitions it is None, as rows may be older than the entities. If that may be, it is the fields that the rows of
@@ -256,7 +256,7 @@ class OpenClasses:
         """
         self._check_there(model)
         rows: dict[str, Collection[str] | None] = {}
-        rows |= lacking(model, self._forms[model.name], {index.name: index.name for index in model.indexes})
+        rows |= missing_fields(model, self._forms[model.name], {index.name: index.name for index in model.indexes})
         for declared_index in model.indexes:
             if not is_local(model, declared_index) and (declared_index.unique or not eventual):
                 rows[declared_index.name] = [field.name for field in declared_index.include] if eventual else None
@@ -368,10 +368,10 @@ class OpenClasses:
         self._check_there(model)
         return [(part, None) for part, _ in self._parts[model]]
 
-    def concerned(self, part: Maintenance, old: Row | None, new: Row | None) -> tuple[Row | None, Row | None]:
+    def affected_rows(self, part: Maintenance, old: Row | None, new: Row | None) -> tuple[Row | None, Row | None]:
         """Return an entity before and after a write as a part of its maintenance is to see both."""
         mark = self._mark_of.get(part)
-        return (counted(old), new) if mark is None else mark.concerned(old, new)
+        return (counted(old), new) if mark is None else mark.affected_rows(old, new)
 
     @cached_property
     def _mark_of(self) -> dict[Maintenance, BuildMark]:
@@ -398,7 +398,7 @@ class OpenClasses:
             ]
         )
 
-    def needed(self, model: Model) -> list[str]:
+    def required_labels(self, model: Model) -> list[str]:
         """Return the labels of what has to be ready for a class to be read."""
         self._check_there(model)
         keepers = [keeper_name(model.name, field.property) for field in model.maintained]

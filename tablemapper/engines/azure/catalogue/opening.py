@@ -45,7 +45,7 @@ from .publication import (
     busy,
     if_there,
     index_tables,
-    published,
+    needs_of,
     published_as,
     read_catalogue,
     read_head,
@@ -111,9 +111,10 @@ def open_catalogue(
             continue
         if old is not None and not evolution.changed and not evolution.extends:
             rebuilding = None if follows else given_up(old, outdated(value))
-            if rebuilding is None:
+            head = old.next_head(schema, old.head.generation + 1)
+            if rebuilding is None and head.needs == old.head.needs:
                 return old
-            yield from published(table, old.head, rebuilding, attempt, until)
+            yield from published_as(table, old.head, head, rebuilding or value, attempt, until)
             continue
         taken_tables = yield from opener.tables_taken(old, tables)
         if taken_tables is None:
@@ -277,8 +278,9 @@ class _Opener:
         if taken_tables.to_build:
             number = max(number, server_now // 60_000_000, taken_tables.last_build + 1)
         if old is None:
-            return Head(number, uuid4().hex, "", times.look, times.deadline, self.prefix)
-        return attrs.evolve(old.head, generation=number)
+            needs = needs_of(self.schema, ())
+            return Head(number, uuid4().hex, "", times.look, times.deadline, self.prefix, needs=needs)
+        return old.next_head(self.schema, number)
 
 
 def without_dropped(schema: Schema, value: Catalogue) -> tuple[Schema, dict[Model, str]]:

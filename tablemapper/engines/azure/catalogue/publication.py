@@ -8,7 +8,7 @@ ETag of the head that was read. A process believes the head for some seconds; th
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TypeVar
 
 import attrs
@@ -22,6 +22,7 @@ from ....errors import CorruptStore, NotAStore, SchemaMismatch, StoreError
 from ....evolution.history import History
 from ....evolution.versions import Version, Versions
 from ....schema.labels import Label
+from ....schema.model import Schema
 from ....schema.specs import AppliedSpec, BuildStateSpec, Forms, ModelSpec, TombstoneSpec
 from ..cross_partition.outbox import Timing
 from ..tables.driver import ATTEMPTS, Effects, clock, delay, found, pause, read, within
@@ -38,10 +39,13 @@ from ..tables.service import (
 )
 
 T = TypeVar("T")
-FORMAT = 2
-"""The newest format of a catalogue: of one that gives its tables a prefix."""
-_UNPREFIXED = 1
+FORMAT = 3
+"""The newest format of a catalogue: of one that says what who reads its entities needs to know."""
+_UNPREFIXED, _PREFIXED = 1, 2
 """Of the head; that of a store with a prefix, as who does not know of it would create tables without one."""
+PIECES = "pieces"
+"""What who reads entities needs to know: that values may be in several properties."""
+_NEEDS = frozenset({PIECES})
 _PIECE = 40_000  # bytes of the body in one property
 STORE = "store"
 _Body = tuple[
@@ -58,6 +62,7 @@ _Body = tuple[
 """The fields of a catalogue; of tables the names under which entities hold properties, and the classes; and the tables, those
 of indexes, too, that have other names in the account."""
 _decode_body = msgspec.json.Decoder(_Body).decode
+_decode_needs = msgspec.json.Decoder(list[str]).decode
 
 
 @attrs.frozen
@@ -75,6 +80,8 @@ class Head:
     """What the names of its tables begin with in the account, unless they were adopted by other ones."""
     claims: bool = True
     """Whether its tables say that they belong to it."""
+    needs: frozenset[str] = frozenset()
+    """What a library must know to read the entities of the store."""
 
     def times(self, own_times: Timing) -> Timing:
         """Return how long things last in this store."""
@@ -88,6 +95,21 @@ class StoredCatalogue:
     head: Head
     value: Catalogue
     """Its tables have no columns. No table ever gets another name; a migration makes new ones, under names of their own."""
+
+    def next_head(self, schema: Schema, generation: int) -> Head:
+        """Return the head of a generation, with what programs need to know once classes were opened."""
+        needs = self.head.needs | needs_of(schema, self.value.models)
+        return attrs.evolve(self.head, generation=generation, needs=needs)
+
+
+def needs_of(schema: Schema, known_names: Collection[str]) -> frozenset[str]:
+    """Return what a library must know to read what is written with classes, of which the store has some already.
+
+    What has no code, but came from the catalogue of another store, may bring large values.
+    """
+    fields = [(model, field) for model in schema.models for field in model.columns if field.type.spillable]
+    is_large = any(f.large or (f.large is None and model.name not in known_names) for model, f in fields)
+    return frozenset({PIECES} if is_large else ())
 
 
 UNWRITTEN = Head(1, "", "", Timing().look, Timing().deadline)
@@ -114,7 +136,7 @@ def if_there(work: Effects[T]) -> Effects[T | None]:
 
 
 def _look(head: Entity, table: str) -> Head:
-    if head.get("format") not in (_UNPREFIXED, FORMAT):
+    if head.get("format") not in (_UNPREFIXED, _PREFIXED, FORMAT):
         raise NotAStore(
             f"{table} has format {head.get('format')!r}, this tablemapper reads format {FORMAT}; it was left as it is: "
             "upgrade tablemapper"
@@ -122,9 +144,15 @@ def _look(head: Entity, table: str) -> Head:
     try:
         times = head["look"] / 1000, head["deadline"] / 1000
         prefix, claims = str(head.get("prefix", "")), "claims" in head
-        return Head(int(head["generation"]), str(head["id"]), head[ETAG], *times, prefix, claims)
+        needs = frozenset(_decode_needs(head.get("needs", "[]")))
+        decoded = Head(int(head["generation"]), str(head["id"]), head[ETAG], *times, prefix, claims, needs)
     except (KeyError, TypeError, ValueError):
         raise CorruptStore(f"{table}: the head of the catalogue cannot be read") from None
+    if unknown := sorted(needs - _NEEDS):
+        raise NotAStore(
+            f"{table} needs {', '.join(unknown)}, which this tablemapper does not know; it was left as it is: upgrade tablemapper"
+        )
+    return decoded
 
 
 def read_catalogue(table: str, timeout: float) -> Effects[StoredCatalogue | None]:
@@ -225,11 +253,12 @@ def _publication(table: str, old: Head | None, new: Head, value: Catalogue) -> G
     head: dict[str, Any] = {
         "generation": new.generation,
         "id": new.id,
-        "format": FORMAT if new.prefix else _UNPREFIXED,
+        "format": FORMAT if new.needs else _PREFIXED if new.prefix else _UNPREFIXED,
         "look": round(1000 * new.look),
         "deadline": round(1000 * new.deadline),
     }
     head |= ({"prefix": new.prefix} if new.prefix else {}) | ({"claims": 1} if new.claims else {})
+    head |= {"needs": msgspec.json.encode(sorted(new.needs)).decode()} if new.needs else {}
     first = RowChange("insert", "head", head) if old is None else RowChange("replace", "head", head, old.etag)
     return GroupTransaction(table, STORE, (first, RowChange("upsert", "body", body)))
 

@@ -67,7 +67,7 @@ def outer_of(
                 old = change.old if marks.of[index].built else counted(change.old)
                 _in_index(write, values, part, index, marks, old, change.new, marks_after)
             for aggregate in part.aggregates:
-                _collect(deltas, part, *marks.concerned(aggregate, change.old, change.new))
+                _collect(deltas, part, *marks.affected_rows(aggregate, change.old, change.new))
     for model, key, old, new in groups:
         write.groups[model, key] = rows_elsewhere(maintenance.get(model), marks, old, new, write)
     for place, entry in values.claims.items():
@@ -129,7 +129,7 @@ def _in_index(
 ) -> None:
     """Add what a change of an entity, or of a group, does to its rows in an index."""
     mark = marks.of[index]
-    rows, unique = mark.concerned(old, new), index.model.unique
+    rows, unique = mark.affected_rows(old, new), index.model.unique
     rows_before, rows_after = _rows(part, index, rows[0], as_stored=True), _rows(part, index, rows[1])
     if rows_before == rows_after or (unique and {row[:2] for row in rows_before} == {row[:2] for row in rows_after}):
         return

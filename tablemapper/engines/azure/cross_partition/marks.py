@@ -45,7 +45,7 @@ class BuildMark:
     values: Callable[[Row], Sequence[Row]] | None = None
     """Of a unique index: gives the rows that an entity would have in it."""
 
-    def concerned(self, old: Row | None, new: Row | None) -> tuple[Row | None, Row | None]:
+    def affected_rows(self, old: Row | None, new: Row | None) -> tuple[Row | None, Row | None]:
         """Return an entity before and after a write as what is maintained is to see both.
 
         What is marked gives its difference. What is not gives nothing, or its mark and all that it is. What is barred has
@@ -104,10 +104,10 @@ class BuildMarks:
             if name in self._names or not 0 < number_of(name)[1] <= self.generation
         }
 
-    def concerned(self, part: MaintainedPart, old: Row | None, new: Row | None) -> tuple[Row | None, Row | None]:
+    def affected_rows(self, part: MaintainedPart, old: Row | None, new: Row | None) -> tuple[Row | None, Row | None]:
         """See `BuildMark.concerned`."""
         mark = self.of.get(part)
-        return (counted(old), new) if mark is None else mark.concerned(old, new)
+        return (counted(old), new) if mark is None else mark.affected_rows(old, new)
 
 
 def counted(row: Row | None) -> Row | None:

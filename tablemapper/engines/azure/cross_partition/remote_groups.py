@@ -255,7 +255,7 @@ def read_group(
         hidden = _hidden(aggregate, entity)
         try:
             values = ValueCounts(key, hidden.values)
-            pages = values.pages if deltas is None else values.needed(_value_changes(aggregate, deltas))
+            pages = values.pages if deltas is None else values.pages_of(_value_changes(aggregate, deltas))
             # (One by one: threads that wait for this one may have all those that run things side by side.)
             for page, number in pages.items():
                 values.take(number, (yield from read(GetEntity(aggregate.model.table, key[0], page), timeout)))

@@ -89,7 +89,7 @@ class ValueCounts:
     def _keyed(self, numbers: Iterable[int]) -> dict[str, int]:
         return {page_key(number, self._key[1]): number for number in numbers}
 
-    def needed(self, changes: Counts) -> dict[str, int]:
+    def pages_of(self, changes: Counts) -> dict[str, int]:
         """Return the row keys of the pages that have to be read before changes are added, each with its number."""
         numbers = {
             page.number

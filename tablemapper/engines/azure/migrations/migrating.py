@@ -94,7 +94,6 @@ class AzureMigrations(ReplacingEngine):
         self._driver.close()
 
     def run(self, work: Effects[T]) -> T:
-        """Return what a work returns."""
         with store_errors(self._name):
             return self._driver.run(work)
 

@@ -25,7 +25,7 @@ from ..catalogue.notes import gathered
 from ..catalogue.open_classes import OpenClasses
 from ..catalogue.opening import open_catalogue
 from ..catalogue.placement import check_models
-from ..catalogue.publication import StoredCatalogue, changed, names_of, read_catalogue
+from ..catalogue.publication import StoredCatalogue, changed, read_catalogue, tables_in
 from ..cross_partition.outbox import Outbox, Timing
 from ..dropping import abandoned, deleted_tables
 from ..engine import AzureEngine
@@ -41,7 +41,7 @@ _BEAT = 10.0  # seconds after which a run says again that it goes on
 
 @attrs.define(eq=False)
 class AzureReplacement:
-    """One run of such a migration; `Replacement` says more of each method."""
+    """One run of such a migration; `TableReplacement` says more of each method."""
 
     transition: Transition
     held: StoredCatalogue
@@ -63,12 +63,6 @@ class AzureReplacement:
     _etag: str | None = None
 
     def begin(self) -> None:
-        """Start it, from the beginning.
-
-        Raises:
-            Outdated: another run is about it; this may be called again.
-            StoreLocked: the store is frozen.
-        """
         check_models(self.transition.new, self.table)
         run_before = self.held.value.history.running
         if run_before is None:
@@ -108,7 +102,6 @@ class AzureReplacement:
         self.target = self._engine(self._catalogue, self.transition.new, new, read_only=False)
 
     def run(self, work: Effects[T]) -> T:
-        """Return what a work returns."""
         with store_errors(self.name):
             return self.driver.run(work)
 
@@ -156,15 +149,12 @@ class AzureReplacement:
         self._beat = yield from clock()
 
     def alive(self) -> None:
-        """Let other runs know from time to time that this one goes on."""
         if self.run(clock()) - self._beat > _BEAT:
             self.run(self._say_alive())
 
     # -- the switch
 
     def freeze(self) -> None:
-        """Let no program change entities any more, and wait until each one knows."""
-
         def frozen(catalogue: StoredCatalogue) -> Catalogue | None:
             if not self._is_mine(catalogue):
                 raise StaleScript
@@ -177,7 +167,6 @@ class AzureReplacement:
             self.alive()
 
     def switch(self, entities: int) -> bool:
-        """Let the new classes take the place of the old ones, and programs write again."""
         self._settle()
         self.run(gathered(self.table, self.timeout))
         new = self.run(read_catalogue(self._catalogue, self.timeout))
@@ -200,7 +189,9 @@ class AzureReplacement:
                 history = history.without(running).with_(applied, kept=[*applied.kept, self._catalogue])
             else:
                 history = history.with_(running, kept=[self._catalogue])
-            draft = ActionPlan(server_now, lambda: self._physical(value), renames=False)
+            # (Among the classes that end are those that earlier scripts dropped, which no class declares any more.)
+            ended_tables = tables_in(value.part(self.transition.ending)).values()
+            draft = ActionPlan(server_now, lambda: ended_tables, renames=False)
             return switched(
                 draft, attrs.evolve(value, frozen=None, staged=staged, history=history), transition, entities
             )
@@ -229,23 +220,7 @@ class AzureReplacement:
             return last_entry is not None and last_entry.undone is not None
         return last_entry is not None and last_entry.switched is not None and last_entry.started == self._entry.started
 
-    def _physical(self, value: Catalogue) -> set[str]:
-        """Return the tables that the account has of the classes that are replaced, as it calls them.
-
-        Among them are those of what earlier scripts dropped, which no class declares any more.
-        """
-        names, forms = names_of(value), self._models(value).values()
-        tables = {form.table for form in forms}
-        tables |= {
-            index_form.table
-            for form in forms
-            for index_form in form.indexes.values()
-            if index_form.partition != form.partition
-        }
-        return {names.get(table, table) for table in tables}
-
     def close(self) -> None:
-        """Let go of both; unless it has switched, everything is as it was before."""
         for engine in self._engines:
             engine.close()
         if self._entry is None:

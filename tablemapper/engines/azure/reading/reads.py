@@ -57,21 +57,8 @@ from ..tables.service import (
     QueryEntities,
     filter_text,
 )
-from .filters import (
-    above_hidden,
-    all_of,
-    begins_low,
-    below_hidden,
-    conditions,
-    has_high,
-    in_index,
-    in_partitions,
-    narrowed,
-    spans_hidden,
-    text,
-    units,
-    visible,
-)
+from . import filters
+from .large_values import read_with_pieces
 from .memory_sort import sort_rank, sort_values
 from .rollup_fields import RollupField, completed
 from .scans import Runs, ascending, is_index_row, outer_places
@@ -155,7 +142,7 @@ class AzureReads:
         return next(chain.from_iterable(self.rows(bound, layout, limit=1)), None)
 
     def ordered(self, key: Sequence[str]) -> Any:
-        return tuple(map(units, key))
+        return tuple(map(filters.units, key))
 
     def divide(self, bound: BoundPlan, parts: int) -> list[KeyPosition]:
         """Return places that divide the rows; it reads all keys, a thousand with a request."""
@@ -198,11 +185,15 @@ class _Reading:
         """Whether its row keys are what the index gives, and nothing follows."""
         self._prefix = "" if self._index is None or self._remote else index_prefix(self._index.label)
         self._in_memory = plan.sorted or plan.descending or plan.turned
-        self._high = any(has_high(one.partition.lo, one.partition.hi, one.row.lo, one.row.hi) for one in bound.ranges)
+        self._high = any(
+            filters.has_high(one.partition.lo, one.partition.hi, one.row.lo, one.row.hi) for one in bound.ranges
+        )
         self._merged = bool(plan.merged) or (self._high and len(bound.ranges) > 1)
         few = limit is not None and limit + 2 < MAX_PAGE and not self._in_memory
         self._top = limit + 2 if few and limit is not None else None
         self._keepers = self._classes.keepers(self._model) if self._shows_kept() else ()
+        self._unselected: list[str] = []
+        """The selected properties that may have pieces which are not."""
         self._select = self._selected()
         self._pushed = () if spending is not None else tuple(self._conditions())
         self._split = index is None and any(source.is_local(self._model, path) for path in self._model.indexes)
@@ -228,9 +219,9 @@ class _Reading:
         if any(field.type.undeclared for field in stored):
             return ()
         below = [] if model.aggregate is None else [HIDDEN_PREFIX, STATE]
-        return tuple(
-            dict.fromkeys([*_KEYS, *[self._codec.name(field) for field in stored if not field.maintained], *below])
-        )
+        stored = [field for field in stored if not field.maintained]
+        self._unselected = [self._codec.name(field) for field in stored if field.type.spillable and not field.large]
+        return tuple(dict.fromkeys([*_KEYS, *chain.from_iterable(map(self._codec.selected, stored)), *below]))
 
     def _conditions(self) -> Iterable[Filter]:
         plan, among = self._plan, None
@@ -238,7 +229,7 @@ class _Reading:
             among = (
                 [] if self._exact else [self._codec.name(col) for col in index_columns(self._model, self._index.model)]
             )
-        return conditions(plan.filter, self._model, self._bound.values, among, self._codec)
+        return filters.conditions(plan.filter, self._model, self._bound.values, among, self._codec)
 
     # -- what is sent
 
@@ -249,30 +240,34 @@ class _Reading:
         index = self._index
         if index is not None:
             table = index.model.table if self._remote else self._model.table
-            parts = in_index(span, self._prefix, is_exact=self._exact)
+            parts = filters.in_index(span, self._prefix, is_exact=self._exact)
             yield self._find(table, span, parts, after, since)
             return
         rows: list[tuple[Bound, list[Filter]]] = [(span.row, [])]
-        if spans_hidden(span.row):
-            if not begins_low(self._model.declaration.templates[1]):
-                rows = [(above_hidden(span.row), [])]
+        if filters.spans_hidden(span.row):
+            if not filters.begins_low(self._model.declaration.templates[1]):
+                rows = [(filters.above_hidden(span.row), [])]
             elif self._split and span.partition.point:
-                rows = [(below_hidden(span.row), []), (above_hidden(span.row), [])]
+                rows = [(filters.below_hidden(span.row), []), (filters.above_hidden(span.row), [])]
             else:
-                rows = [(span.row, [visible()])]
+                rows = [(span.row, [filters.visible()])]
         for row, extra in rows:
-            yield self._find(self._model.table, span, [*in_partitions(span.partition, row), *extra], after, since)
+            yield self._find(
+                self._model.table, span, [*filters.in_partitions(span.partition, row), *extra], after, since
+            )
 
     def _find(
         self, table: str, span: KeyRange, parts: list[Filter], after: Position | None, since: Position | None
     ) -> QueryEntities:
         place = after if since is None else since
         if place is not None and (not span.partition.point or span.partition.lo == place[0]):
-            beyond: Filter = text(ROW, "gt" if since is None else "ge", self._row_key(place))
+            beyond: Filter = filters.text(ROW, "gt" if since is None else "ge", self._row_key(place))
             if not span.partition.point:
-                beyond = AnyOf((text(PARTITION, "gt", place[0]), AllOf((text(PARTITION, "eq", place[0]), beyond))))
+                beyond = AnyOf(
+                    (filters.text(PARTITION, "gt", place[0]), AllOf((filters.text(PARTITION, "eq", place[0]), beyond)))
+                )
             parts.append(beyond)
-        return QueryEntities(table, all_of(parts), self._select, self._top)
+        return QueryEntities(table, filters.all_of(parts), self._select, self._top)
 
     def _row_key(self, place: Sequence[Any]) -> str:
         index = self._index
@@ -285,7 +280,7 @@ class _Reading:
     def _ask(self, find: QueryEntities) -> Effects[EntityPage]:
         """Read a page, with as many conditions as the service understands."""
         timeout = self._source.timeout
-        pushed = narrowed(find, self._pushed) if self._pushed else find
+        pushed = filters.narrowed(find, self._pushed) if self._pushed else find
         for attempt in range(_TRANSIENT if pushed is not find else 0):
             try:
                 return (yield from read(pushed, timeout, _NOT_UNDERSTOOD))  # type: ignore[no-any-return]
@@ -306,12 +301,15 @@ class _Reading:
         while page.after is not None:
             find = attrs.evolve(find, after=page.after)
             following = self._source.begin(self._ask(find)) if is_ahead else partial(self._source.run, self._ask(find))
-            yield self._with_kept(page.entities)
+            yield self._completed(page.entities)
             page, is_ahead = following(), self._top is None
-        yield self._with_kept(page.entities)
+        yield self._completed(page.entities)
 
-    def _with_kept(self, entities: Sequence[Entity]) -> Sequence[Entity]:
-        """Return entities with their maintained fields."""
+    def _completed(self, entities: Sequence[Entity]) -> Sequence[Entity]:
+        """Return entities with their maintained fields, and with the pieces of values that are larger than declared."""
+        if self._unselected:
+            timeout = self._source.timeout
+            entities = self._source.run(read_with_pieces(self._model.table, self._unselected, entities, timeout))
         if not self._keepers or self._index is not None:
             return entities
         return self._source.run(completed(self._keepers, entities, self._source.timeout))
@@ -379,11 +377,11 @@ class _Reading:
 
     def _place_rank(self, front: tuple[str, str], place: Sequence[str]) -> tuple[Any, ...]:
         """Return what a row is merged by: its keys without what those of its range begin with, then that."""
-        partition, row = units(place[0][len(front[0]) :]), units(place[1][len(front[1]) :])
+        partition, row = filters.units(place[0][len(front[0]) :]), filters.units(place[1][len(front[1]) :])
         if len(place) == 2:
             return partition, row, front
         tail = "".join(place[2:]) if self._exact else self._row_key(place)[len(self._prefix) + len(place[1]) :]
-        return partition, row, units(tail), front
+        return partition, row, filters.units(tail), front
 
     def _of_range(self, span: KeyRange, pages: Iterable[Sequence[Entity]], *, ranked: bool = False) -> Iterator[_Entry]:
         low, high = span.entities or (None, None)
@@ -520,7 +518,7 @@ class _Reading:
             lines.append("an entity that is being written may be missing; none is given that does not match")
         if self._in_memory:
             lines.append(f"all rows are read, at most {MOST_SORTED:,}, and put in order in memory")
-        if finds and (where := narrowed(finds[0], self._pushed).where) is not None:
+        if finds and (where := filters.narrowed(finds[0], self._pushed).where) is not None:
             lines.append(f"$filter={filter_text(where)}")
         if self._limit is not None and not self._merged and not self._in_memory:
             count = min(count, 1)  # (the first range may have as many)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import attrs
@@ -20,6 +20,7 @@ from ....entities.fields import FieldModel
 from ....errors import CorruptStore, InvalidEntity
 from ....limits import MAX_INT32, MIN_INT32
 from ....owner_cache import cached_on_owner
+from ....pieces import MAX_PIECES, SHORT, is_full, joined, piece_name, pieces_of, property_of, until_last
 from ....schema.maintenance import IndexMaintenance, index_columns
 from ....schema.model import Model
 from ....schema.rows import FIRST, Mistyped, Row
@@ -29,6 +30,8 @@ from .service import ETAG, OF_ALL, PARTITION, ROW, TYPE, Entity, Members, edm_of
 _NOTHING = "{}"  # no undeclared properties, in stored form
 _FINE = len("2026-01-01T00:00:00.1234567Z")
 _PIECE = 60_000  # bytes of a hidden value in one property
+_MARKS = frozenset({OPS, f"Timestamp{TYPE}"})  # what is no piece, and often there
+_MOST_CHARACTERS = {"String": SHORT, "Binary": 87_383}  # characters of JSON that certainly fit into one property
 _USUAL = {
     "String": "v if (v := e.get({0})).__class__ is str and {1} not in e",
     "Int64": "int(v) if (v := e.get({0})) is not None and e.get({1}) == 'Edm.Int64'",
@@ -101,9 +104,13 @@ class EntityCodec:
         """Return the name that entities hold a property under."""
         return as_stored(field, self.stored).property
 
+    def selected(self, field: FieldModel) -> Iterable[str]:
+        """Return the names that entities can hold a value under."""
+        return [piece_name(self.name(field), number) for number in range(MAX_PIECES if field.large else 1)]
+
     def value(self, field: FieldModel, entity: Members) -> Any:
         """Return one property in stored form; None if it is missing."""
-        return _read(entity, as_stored(field, self.stored), None)
+        return _read(with_joined_pieces(entity, entity), as_stored(field, self.stored), None)
 
     def known(self, row: Row) -> Row:
         """Return a row that a program reads; raise SchemaMismatch if its class does not know a value."""
@@ -134,7 +141,15 @@ def codec_of(model: Model, stored: StoredNames = (), defaults: tuple[tuple[str, 
         stored: properties that have other names in entities.
         defaults: properties that read as something else than the class says where an entity lacks them.
     """
-    names = Names(write=_write, read=_read, stamp=Stamp, hidden=_hidden, put_extra=_put_extra, extra=_extra)
+    names = Names(
+        write=_write,
+        read=_read,
+        stamp=Stamp,
+        hidden=_hidden,
+        with_joined_pieces=with_joined_pieces,
+        put_extra=_put_extra,
+        extra=_extra,
+    )
     reads_as = model.defaults | dict(defaults)
     columns = [(as_stored(field, stored), reads_as[field.property]) for field in model.columns]
     declared_names = frozenset([field.property for field, _ in columns if not field.type.undeclared])
@@ -156,7 +171,8 @@ def codec_of(model: Model, stored: StoredNames = (), defaults: tuple[tuple[str, 
             pass
         elif edm == "String":
             lines.append(f"    v = row[{at}]")
-            lines.append(f"    if v.__class__ is str: out[{name!r}] = v")
+            fits = f" and len(v) <= {SHORT}" if field.type.spillable else ""
+            lines.append(f"    if v.__class__ is str{fits}: out[{name!r}] = v")
             lines.append(f"    elif v is not None: write(out, {name!r}, {edm!r}, v)")
         elif edm == "Int64":
             lines.append(f"    v = row[{at}]")
@@ -173,8 +189,10 @@ def codec_of(model: Model, stored: StoredNames = (), defaults: tuple[tuple[str, 
     has_extra = any(field.type.undeclared for field in model.columns)
     lines += [
         "def row(e):",
-        f"    return (e[{PARTITION!r}], e[{ROW!r}], stamp(e[{ETAG!r}]), {''.join(f'{value}, ' for value in values)}"
-        f"hidden(e, {names.name('usual', usual)}, {times}, has_extra={has_extra}))",
+        f"    others = e.keys() - {names.name('usual', usual)}",
+        f"    h = hidden(e, others, {times}, has_extra={has_extra})",
+        f"    if not others <= {names.name('marks', _MARKS)}: e = with_joined_pieces(e, others)",
+        f"    return (e[{PARTITION!r}], e[{ROW!r}], stamp(e[{ETAG!r}]), {''.join(f'{value}, ' for value in values)}h)",
     ]
     functions = compile_functions(f"{model.name} on Azure", "\n".join(lines), names)
     return EntityCodec(model, stored, reads_as, functions["members"], functions["row"])
@@ -204,8 +222,50 @@ def local_key(index: IndexMaintenance, row: Sequence[Any]) -> str:
 
 def shown(entity: Members) -> dict[str, Any]:
     """Return what an entity of an unknown class holds, in stored form, without what is hidden."""
+    entity = with_joined_pieces(entity, entity)
     names = [name for name in properties(entity) if not name.startswith(OURS)]
     return {name: stored_value(entity, name) for name in names}
+
+
+def with_joined_pieces(entity: Members, names: Iterable[str]) -> Members:
+    """Return an entity with each value whole in its property, some of whose names may be those of pieces."""
+    if not (continued := [name[len(OURS) : -2] for name in names if name[-2:] == "_1" and name.startswith(OURS)]):
+        return entity
+    members = dict(entity)
+    for property in continued:
+        if entity.get(property).__class__ is str and (edm := edm_of(entity, property)) in _MOST_CHARACTERS:
+            value = joined(_pieces(entity, property, edm))
+            members[property] = base64.b64encode(value).decode() if edm == "Binary" else value
+    return members
+
+
+def _pieces(entity: Members, property: str, edm: str) -> Iterator[Any]:
+    """Yield what may be pieces of a value, the property itself first."""
+    for number in range(MAX_PIECES):
+        name = piece_name(property, number)
+        if entity.get(name).__class__ is not str or edm_of(entity, name) != edm:
+            return
+        yield base64.b64decode(entity[name]) if edm == "Binary" else entity[name]
+
+
+def is_continued(entity: Members, name: str) -> bool:
+    """Return whether pieces may follow the value of a property: it is full."""
+    value: Any = entity.get(name, "")
+    if value.__class__ is not str or len(value) <= SHORT:
+        return False
+    return len(value) > _MOST_CHARACTERS["Binary"] if edm_of(entity, name) == "Binary" else is_full(value)
+
+
+def foreign_pieces(entity: Members) -> list[str]:
+    """Return the names of pieces that are none: the piece before is not full, or is of another type."""
+    names = {name: property_of(name) for name in entity if name.startswith(OURS) and "@" not in name}
+    names = {name: property for name, property in names.items() if property != name}
+    used: set[str] = set()
+    for property in set(names.values()):
+        edm = edm_of(entity, property) if entity.get(property).__class__ is str else ""
+        count = sum(1 for _ in until_last(_pieces(entity, property, edm))) if edm in _MOST_CHARACTERS else 0
+        used.update([piece_name(property, number) for number in range(count)])
+    return sorted(names.keys() - used)
 
 
 def stored_value(entity: Members, name: str) -> Any:
@@ -230,6 +290,18 @@ def _write(members: Entity, name: str, edm: str, value: Any) -> None:
         members[name] = bool(value) if edm == "Boolean" else value
     if edm not in ("String", "Boolean", "Int32"):
         members[name + TYPE] = f"Edm.{edm}"
+    if edm in _MOST_CHARACTERS and len(members[name]) > _MOST_CHARACTERS[edm]:
+        _cut(members, name, edm)
+
+
+def _cut(members: Entity, name: str, edm: str) -> None:
+    """Put a value into as many properties as it needs."""
+    value = members[name]
+    for number, piece in enumerate(pieces_of(base64.b64decode(value) if edm == "Binary" else value)):
+        of_piece = piece_name(name, number)
+        members[of_piece] = base64.b64encode(piece).decode() if edm == "Binary" else piece
+        if edm == "Binary":
+            members[of_piece + TYPE] = "Edm.Binary"
 
 
 def _binary(name: str, value: bytes) -> Entity:
@@ -300,13 +372,15 @@ def _extra(entity: Members, known_names: frozenset[str], nothing: str | None) ->
     return msgspec.json.encode(undeclared).decode()
 
 
-def _hidden(entity: Members, usual: frozenset[str], times: Sequence[str], *, has_extra: bool) -> HiddenProperties:
+def _hidden(
+    entity: Members, other_names: Collection[str], times: Sequence[str], *, has_extra: bool
+) -> HiddenProperties:
     ticks = {name: entity[name] for name in times if _is_fine(entity, name)} if times else {}
-    if not (other_names := entity.keys() - usual):
+    if not other_names:
         return HiddenProperties(entity.get(OP, ""), ticks=ticks)
     undeclared: dict[str, Any] = {}
     for name in properties(entity, filter(other_names.__contains__, entity)):
-        if not (has_extra or name.startswith(OURS)):
+        if not has_extra and (not name.startswith(OURS) or _continues(name, other_names)):
             undeclared[name] = entity[name]
             if (edm := entity.get(name + TYPE)) is not None:
                 undeclared[name + TYPE] = edm
@@ -321,6 +395,11 @@ def _hidden(entity: Members, usual: frozenset[str], times: Sequence[str], *, has
         values_in(entity),
         ticks,
     )
+
+
+def _continues(name: str, other_names: Collection[str]) -> bool:
+    """Return whether a hidden property is a piece of a property that no class declares."""
+    return name[-1].isdecimal() and (property := property_of(name)) != name and property in other_names
 
 
 def _is_fine(entity: Members, name: str) -> bool:

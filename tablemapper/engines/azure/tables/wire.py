@@ -21,31 +21,10 @@ import msgspec
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
+from . import service
 from .accounts import Account
 from .elapsed_clock import ElapsedClock, http_time
 from .multipart import OPEN, Part, read_batch, refusal, write_batch
-from .service import (
-    PARTITION,
-    ROW,
-    WAIT,
-    AllOf,
-    Comparison,
-    CreateTable,
-    DeleteTable,
-    Entity,
-    EntityPage,
-    ErrorResponse,
-    GetEntity,
-    GroupTransaction,
-    ListTables,
-    NoResponse,
-    QueryEntities,
-    Request,
-    RequestNotSent,
-    RowChange,
-    check_ascending,
-    filter_text,
-)
 
 _CONNECTIONS = 48
 _CONNECT = 5.0  # seconds
@@ -163,7 +142,7 @@ class Wire:
         """Close the connections."""
         self._pool.close()
 
-    def send(self, request: Request, wait: float = WAIT) -> Any:
+    def send(self, request: service.Request, wait: float = service.WAIT) -> Any:
         """Return the answer to a request, which is sent once, and waited for so many seconds.
 
         Raises:
@@ -172,55 +151,55 @@ class Wire:
         """
         try:
             return self._send(request, wait)
-        except ErrorResponse as error:
-            if error.code != "TableBeingDeleted" or isinstance(request, CreateTable):
+        except service.ErrorResponse as error:
+            if error.code != "TableBeingDeleted" or isinstance(request, service.CreateTable):
                 raise
-            if isinstance(request, DeleteTable):
+            if isinstance(request, service.DeleteTable):
                 return False
-            raise ErrorResponse(404, "TableNotFound", "it is being deleted") from None
+            raise service.ErrorResponse(404, "TableNotFound", "it is being deleted") from None
 
-    def _send(self, request: Request, wait: float) -> Any:
+    def _send(self, request: service.Request, wait: float) -> Any:
         match request:
-            case GetEntity(table=table, partition=partition, row=row, select=select):
+            case service.GetEntity(table=table, partition=partition, row=row, select=select):
                 query = f"$select={_quoted(','.join(select))}" if select else ""
                 status, _, body = self._call("GET", _path(table, partition, row), query, wait=wait)
                 try:
                     return _without_nulls(_read(status, body))
-                except ErrorResponse as error:
+                except service.ErrorResponse as error:
                     if error.status == 404 and error.code != "TableNotFound":
                         return None
                     raise
-            case QueryEntities():
+            case service.QueryEntities():
                 return self._find(request, wait)
-            case ListTables():
+            case service.ListTables():
                 return self._tables(request, wait)
-            case GroupTransaction(table=table, partition=partition, changes=changes):
+            case service.GroupTransaction(table=table, partition=partition, changes=changes):
                 send = self._change if len(changes) == 1 else self._transaction
                 etags = send(table, partition, changes, wait)
                 for change, etag in zip(changes, etags, strict=True):
                     if change.kind != "delete" and (etag is None or _ETAG.fullmatch(etag) is None):
-                        raise NoResponse("the answer to a change has no ETag")
+                        raise service.NoResponse("the answer to a change has no ETag")
                 return etags
-            case CreateTable(name=name):
+            case service.CreateTable(name=name):
                 status, _, body = self._call("POST", "/Tables", "", _encode({"TableName": name}), _OF_NEW, wait=wait)
                 try:
                     _check(status, body)
-                except ErrorResponse as error:
+                except service.ErrorResponse as error:
                     if error.code == "TableAlreadyExists":
                         return False
                     raise
                 return True
-            case DeleteTable(name=name):
+            case service.DeleteTable(name=name):
                 status, _, body = self._call("DELETE", f"/Tables('{name}')", wait=wait)
                 if status == 404:
                     return False
                 _check(status, body)
                 return True
 
-    def _find(self, request: QueryEntities, wait: float) -> EntityPage:
+    def _find(self, request: service.QueryEntities, wait: float) -> service.EntityPage:
         query = {}
         if request.where is not None:
-            query["$filter"] = filter_text(request.where)
+            query["$filter"] = service.filter_text(request.where)
         if request.select:
             query["$select"] = ",".join(request.select)
         if request.top is not None:
@@ -234,34 +213,40 @@ class Wire:
         continuation = None if partition is None and row is None else (partition or "", row or "")
         try:
             entities = members["value"]
-            check_ascending(entities)
+            service.check_ascending(entities)
             entities = [_without_nulls(entity) for entity in entities] if request.select else entities
-            return EntityPage(entities, continuation, headers.get("Date", ""))
+            return service.EntityPage(entities, continuation, headers.get("Date", ""))
         except (KeyError, TypeError, AttributeError):
-            raise NoResponse("the answer to a query is none") from None
+            raise service.NoResponse("the answer to a query is none") from None
 
-    def _tables(self, request: ListTables, wait: float) -> EntityPage:
+    def _tables(self, request: service.ListTables, wait: float) -> service.EntityPage:
         name = "TableName"
-        where = AllOf((Comparison(name, "ge", "String", request.first), Comparison(name, "lt", "String", request.end)))
-        query = {"$filter": filter_text(where)} | ({} if request.after is None else {"NextTableName": request.after})
+        first = service.Comparison(name, "ge", "String", request.first)
+        end = service.Comparison(name, "lt", "String", request.end)
+        query = {"$filter": service.filter_text(service.AllOf((first, end)))}
+        query |= {} if request.after is None else {"NextTableName": request.after}
         text = "&".join([f"{key}={_quoted(value)}" for key, value in query.items()])
         status, headers, body = self._call("GET", "/Tables", text, wait=wait)
         try:
             tables = [{name: str(row[name])} for row in _read(status, body)["value"]]
-            return EntityPage(tables, headers.get(f"{_NEXT}TableName"), headers.get("Date", ""))
+            return service.EntityPage(tables, headers.get(f"{_NEXT}TableName"), headers.get("Date", ""))
         except (KeyError, TypeError):
-            raise NoResponse("the answer to a list of tables is none") from None
+            raise service.NoResponse("the answer to a list of tables is none") from None
 
-    def _change(self, table: str, partition: str, changes: Sequence[RowChange], wait: float) -> list[str | None]:
+    def _change(
+        self, table: str, partition: str, changes: Sequence[service.RowChange], wait: float
+    ) -> list[str | None]:
         method, path, headers, body = _part(table, partition, changes[0], self._encode)
         status, answered, content = self._call(method, path, "", body or None, headers, wait=wait)
         try:
             _check(status, content)
-        except ErrorResponse as error:
-            raise ErrorResponse(error.status, error.code, "", 0) from None
+        except service.ErrorResponse as error:
+            raise service.ErrorResponse(error.status, error.code, "", 0) from None
         return [answered.get("ETag")]
 
-    def _transaction(self, table: str, partition: str, changes: Sequence[RowChange], wait: float) -> list[str | None]:
+    def _transaction(
+        self, table: str, partition: str, changes: Sequence[service.RowChange], wait: float
+    ) -> list[str | None]:
         boundary = str(self._boundary())
         date = _http_date(int(self._clock()))
         of_each = {name: _HEADERS[name] for name in _OF_PARTS} | {"x-ms-date": date, "Date": date}
@@ -288,7 +273,7 @@ class Wire:
         try:
             signed = account.signature.headers(path, date)
         except Exception as error:
-            raise RequestNotSent(f"the credential gives no token: {type(error).__name__}: {error}") from error
+            raise service.RequestNotSent(f"the credential gives no token: {type(error).__name__}: {error}") from error
         head = {**_HEADERS, "x-ms-date": date, **headers, **signed}
         url = f"{path}?{query}" if query else path
         try:
@@ -301,10 +286,10 @@ class Wire:
         self.elapsed.heard(answer.headers.get("Date"))
         self._is_reached = True
         if answer.status in OPEN:
-            raise NoResponse(f"{account}: {answer.status}", self._retry_after(answer.headers), answer.status)
+            raise service.NoResponse(f"{account}: {answer.status}", self._retry_after(answer.headers), answer.status)
         return answer.status, answer.headers, answer.data or b""
 
-    def _unanswered(self, error: Exception) -> NoResponse:
+    def _unanswered(self, error: Exception) -> service.NoResponse:
         """Return the error of a request without an answer: with the reason, where the service cannot be reached at all."""
         account, reason, patience = self._account, type(error).__name__, math.inf
         if isinstance(error, urllib3.exceptions.NameResolutionError):
@@ -315,7 +300,7 @@ class Wire:
         elif isinstance(error, urllib3.exceptions.SSLError) and isinstance(error.args[0], ssl.SSLCertVerificationError):
             reason, patience = f"its certificate is not trusted: {error.args[0].verify_message}", 0.0
             reason += "; a certificate of your network goes into the file that SSL_CERT_FILE names"
-        no_response = NoResponse(f"{account}: {reason}")
+        no_response = service.NoResponse(f"{account}: {reason}")
         no_response.patience = math.inf if self._is_reached else patience
         return no_response
 
@@ -367,7 +352,7 @@ def _encode_ascii(members: Any) -> bytes:
 def _part(
     table: str,
     partition: str,
-    change: RowChange,
+    change: service.RowChange,
     encode: Callable[[Any], bytes],
     url: str = "",
     of_each: Mapping[str, str] = _HEADERS,
@@ -377,13 +362,13 @@ def _part(
         headers["If-Match"] = change.if_match
     if change.kind == "delete":
         return "DELETE", url + _path(table, partition, change.row), headers, b""
-    body = encode({PARTITION: partition, ROW: change.row, **change.members})
+    body = encode({service.PARTITION: partition, service.ROW: change.row, **change.members})
     if change.kind == "insert":
         return "POST", f"{url}/{table}", headers | _OF_NEW, body
     return _METHODS[change.kind], url + _path(table, partition, change.row), headers | _JSON, body
 
 
-def _without_nulls(entity: Entity) -> Entity:
+def _without_nulls(entity: service.Entity) -> service.Entity:
     """Return an entity without what it lacks: for properties that were selected, Azure answers null."""
     return {name: value for name, value in entity.items() if value is not None}
 
@@ -398,4 +383,4 @@ def _read(status: int, body: bytes) -> Any:
     try:
         return _decode(body)
     except msgspec.DecodeError:
-        raise NoResponse("the answer is cut, or is no JSON") from None
+        raise service.NoResponse("the answer is cut, or is no JSON") from None

@@ -62,7 +62,7 @@ class PartitionView:
         extension.check_writable()
         if operation.verb in ("delete", "build"):
             return operation
-        move = operation.moved
+        move = operation.moved_from
 
         def complete(old: Row | None) -> Row:
             new = operation.new if operation.change is None else operation.change(old)
@@ -214,7 +214,7 @@ class PartitionView:
         """Return how often each live value of a group is there, with the pages that changes need."""
         row = self.row(aggregate.model, key)
         values = ValueCounts(key, b"" if row is None else row[-1].values)
-        for page, number in values.needed(counts).items():
+        for page, number in values.pages_of(counts).items():
             page_row = self._index_row(page)
             if page not in self._missing:
                 values.take(number, page_row)

@@ -46,7 +46,7 @@ from ..cross_partition.reservations import Reservations
 from ..cross_partition.value_counts import StalePages
 from ..tables.driver import ATTEMPTS, Effects, ReadClock, delay, read, side_by_side
 from ..tables.entity_json import HiddenProperties, as_stored, hidden_of, included, local_key, members_of, ops_member
-from ..tables.reserved_names import BASE_ROW, OP
+from ..tables.reserved_names import BASE_ROW, OP, OURS
 from ..tables.service import (
     ETAG,
     MAX_CHANGES,
@@ -224,24 +224,21 @@ class _Transaction:
             return RowChange("merge", row, ops if counted(change.old) is not None else {**ops, OP: self.op}, etag)
         codec = self._classes.codec(operation.model)
         hidden = hidden_of(None if operation.fresh else change.old)
-        undeclared = hidden.undeclared
-        if undeclared and operation.verb in ("replace", "upsert") and self._original(change).change is None:
-            names = ", ".join([name for name in undeclared if "@" not in name])
+        undeclared, at = hidden.undeclared, self.decision.entities.index(change)
+        if undeclared and operation.verb in ("replace", "upsert") and self._view.operations[at].change is None:
+            names = ", ".join([name for name in undeclared if "@" not in name and not name.startswith(OURS)])
             raise InvalidEntity(
                 f"{operation.model.name} {operation.key}",
                 [
                     f"{names}: this would erase properties that it does not declare; use merge, or declare a tm.Extra field"
                 ],
             )
-        ops = self.outer.ops[self.decision.entities.index(change)]
+        ops = self.outer.ops[at]
         members = codec.members(change.new)
         members |= {**hidden.unchanged(members), **undeclared, **ops_member(ops), OP: self.op}
         if etag is not None:
             return RowChange("replace", row, members, etag)
         return RowChange("upsert" if row in self._view.blind else "insert", row, members)
-
-    def _original(self, change: EntityChange) -> Operation:
-        return self._view.operations[self.decision.entities.index(change)]
 
     def _groups(self, room: int) -> Iterable[RowChange]:
         """Yield the changes of groups, and of as many pages of their values as there is room for beside these."""

@@ -28,7 +28,7 @@ import msgspec
 from ....catalogue.migration_states import copy_forms
 from ....catalogue.transitions import Conversion, ConversionFault, FormerEntity, Transition
 from ....errors import EntityExists, EntityTooLarge, InvalidEntity, UniqueViolation
-from ....schema.model import Model, reserved_keys
+from ....schema.model import Model, reserved_keys, to_row_of_any_size
 from ....schema.rows import Row
 from ...protocol import Batch, Operation
 from ..driver.snapshots import Snapshot
@@ -286,7 +286,7 @@ class _Copy:
             expected = " or ".join(target.name for target in self._conversion.targets)
             raise _Refused(f"the function gave {type(entity).__name__}, but the script's new {expected} is expected")
         try:
-            row = model.to_row(entity)
+            row = to_row_of_any_size(model)(entity)
         except (InvalidEntity, EntityTooLarge) as error:
             raise _Refused(str(error)) from error
         reserved = self._reserved.get(model.cls)
@@ -303,14 +303,14 @@ class _Copy:
         except Exception as error:  # whatever the function of a script raises
             raise _Refused(_error_text(error)) from error
         row = statements and get(statements.get, key)
-        if not row and (lacking_fields := lookup.lacking(entity)):
+        if not row and (missing_fields := lookup.missing(entity)):
             raise _Refused(
-                f"it came after the migration, so it has no value of {' and '.join(lacking_fields)}: delete it, or do not go back, "
+                f"it came after the migration, so it has no value of {' and '.join(missing_fields)}: delete it, or do not go back, "
                 "but give the class that field again by another script, with m.fill"
             )
         return model.build_one(row) if row else None
 
-    def lacking(self, snapshot: Snapshot) -> Iterator[ConversionFault]:
+    def irreversible(self, snapshot: Snapshot) -> Iterator[ConversionFault]:
         """Yield the entities that cannot become again what they were before a migration that is undone."""
         lookup = self._conversion.former
         if lookup is None or not lookup.fields:
@@ -466,9 +466,9 @@ class Backfill:
                 copy.rewind()
         return read_count
 
-    def lacking(self, snapshot: Snapshot) -> list[ConversionFault]:
+    def irreversible(self, snapshot: Snapshot) -> list[ConversionFault]:
         """Return the entities that cannot become again what they were before a migration that is undone."""
-        return [fault for copy in self._copies for fault in copy.lacking(snapshot)]
+        return [fault for copy in self._copies for fault in copy.irreversible(snapshot)]
 
 
 @contextmanager

@@ -185,14 +185,14 @@ class SqliteMigrations(CopyingEngine):
         self._transition, self._copying = transition, Backfill(transition)
         return self._change(write)
 
-    def lacking(self, transition: Transition) -> Sequence[ConversionFault]:
+    def irreversible(self, transition: Transition) -> Sequence[ConversionFault]:
         if self._catalogue.staged is not None or self.has_twin(transition.id):
             return ()
         copying = Backfill(transition)
         source = self._schema(transition.old, self._catalogue)
         copying.use(source, source, self._former_schema(transition))
         with self._unchanged() as snapshot:
-            return copying.lacking(snapshot)
+            return copying.irreversible(snapshot)
 
     def under_way(self) -> str | None:
         return None if self._catalogue.staged is None else self._catalogue.staged.migration

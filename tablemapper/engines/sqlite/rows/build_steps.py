@@ -40,7 +40,8 @@ def build_batch(sqlite: SqliteSchema, writer: Writer, job: BuildJob, most: int) 
     write_changes(sqlite, writer, changes)
     processed += count
     if count < most:
-        return _finish_job(writer, job, count, processed)
+        writer.execute(END, (job.name,))
+        return BuildStep(job.model.name, count, processed, processed, tuple(sorted(job.labels)))
     writer.execute(_MOVE, (*last_key, count, job.name))
     return BuildStep(job.model.name, count, processed, total)
 
@@ -57,11 +58,6 @@ def _restart(sqlite: SqliteSchema, writer: Writer, job: BuildJob, frontier: str)
         write_changes(sqlite, writer, changes)
         if not aggregate.aggregate.keeps_empty:
             writer.run(statements.delete, [row[:3] for row in group_rows])
-
-
-def _finish_job(writer: Writer, job: BuildJob, count: int, processed: int) -> BuildStep:
-    writer.execute(END, (job.name,))
-    return BuildStep(job.model.name, count, processed, processed, tuple(sorted(job.labels)))
 
 
 def _empty_groups(sqlite: SqliteSchema, writer: Writer, aggregate: AggregateMaintenance) -> None:

@@ -94,7 +94,7 @@ class RowGetters(dict[Model, RowGetter]):
 
     def __missing__(self, model: Model) -> RowGetter:
         statements = self._sqlite.statements[model]  # (of a class that was retired there are none: SchemaMismatch)
-        if any(label in self._sqlite.unready for label in self._sqlite.needed(model)):
+        if any(label in self._sqlite.unready for label in self._sqlite.required_labels(model)):
             return self._when_ready(model)
         get = self[model] = RowGetter(statements.reading)
         return get
@@ -155,7 +155,7 @@ class CatalogueCache:
         Raises:
             NotReady: a class, what it needs, or an index of it is not.
         """
-        for label in (*sqlite.needed(model), sqlite.label(model, index)):
+        for label in (*sqlite.required_labels(model), sqlite.label(model, index)):
             if label in sqlite.unready:
                 raise self.describe(label).error()
 

@@ -78,7 +78,7 @@ class _Stored:
         self._sqlite = sqlite
         self._run = rows
 
-    def whole(self, model: Model) -> Model:
+    def with_stored_fields(self, model: Model) -> Model:
         return self._sqlite.statements[model].model
 
     def unknown(self, model: Model) -> Callable[[Row], str | None] | None:

@@ -174,9 +174,9 @@ class MirrorHook(WriteHook):
     ) -> None:
         for model, side, places in prepared:
             moves = {
-                operation.key: operation.moved.key
+                operation.key: operation.moved_from.key
                 for operation in written_rows[model].inserts
-                if operation.moved is not None
+                if operation.moved_from is not None
             }
             deleted_keys = {operation.key for operation in written_rows[model].deletes}
             replaced_keys = {operation.key for operation in written_rows[model].inserts} & deleted_keys

@@ -46,11 +46,13 @@ def apply(
     """
     only = operations[0] if len(operations) == 1 and maintained_limit is None else None
     if only is not None and only.verb == "insert" and not only.looks:
-        (sqlite.inserts.get(only.model) or _first_insert(sqlite, only.model))(writer, only)
+        insert = sqlite.inserts.get(only.model)
+        (insert or sqlite.inserts.setdefault(only.model, _insert_one(sqlite, only.model)))(writer, only)
         return
     try:
         if only is not None and only.verb in _CHANGES:
-            (sqlite.updates.get(only.model) or _first_update(sqlite, only.model))(writer, only)
+            update = sqlite.updates.get(only.model)
+            (update or sqlite.updates.setdefault(only.model, _update_one(sqlite, only.model)))(writer, only)
         else:
             _apply(sqlite, writer, operations, maintained_limit)
     except TableMapperError:
@@ -96,18 +98,6 @@ def _proof(sqlite: SqliteSchema, operations: Sequence[Operation]) -> tuple[str, 
     assert least.old is not None
     statements = sqlite.statements[least.model]
     return (statements.row_exists if least.verb == "require" else statements.row_is_absent), least.old[:3]
-
-
-def _first_insert(sqlite: SqliteSchema, model: Model) -> WriteOne:
-    """Return the function that inserts one entity of a class, and keep it for the next one."""
-    insert = sqlite.inserts[model] = _insert_one(sqlite, model)
-    return insert
-
-
-def _first_update(sqlite: SqliteSchema, model: Model) -> WriteOne:
-    """Return the function that changes one entity of a class, and keep it for the next one."""
-    update = sqlite.updates[model] = _update_one(sqlite, model)
-    return update
 
 
 def _only_maintained(sqlite: SqliteSchema, model: Model) -> bool:
@@ -280,10 +270,10 @@ def _complete(extended: ExtendedModel, class_rows: WrittenRows) -> None:
     """Add to rows what their class does not know of them."""
     for operation in (*class_rows.inserts, *class_rows.updates):
         assert operation.new is not None
-        if operation.moved is None:
+        if operation.moved_from is None:
             operation.new = extended.completed(operation.new, operation.old)
         else:
-            operation.new = extended.completed(operation.new, operation.moved.old, moved=True)
+            operation.new = extended.completed(operation.new, operation.moved_from.old, moved=True)
     if class_rows.deletes:
         extended.check_writable()
 

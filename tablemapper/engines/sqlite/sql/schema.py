@@ -12,7 +12,7 @@ from ....catalogue.transitions import BackwardConversion, Conversion
 from ....catalogue.zone_rules import states_here
 from ....entities.aggregates import kept_field
 from ....entities.key_and_indexes import IndexModel
-from ....evolution.newer_versions import lacking, stored_maintenance
+from ....evolution.newer_versions import missing_fields, stored_maintenance
 from ....evolution.rules import reads
 from ....schema.labels import is_former
 from ....schema.maintenance import IndexMaintenance, Maintenance
@@ -46,7 +46,7 @@ class SqliteSchema(StoredClasses):
         contested: the unique indexes that may have duplicates, each with whether a new one is noted, or else refused.
         violated: the labels of all unique indexes of the file that have some, whoever opens them.
         indexes: the tables of indexes.
-        lacking: by class and index, the fields that the index should include, and does not: the class got them later.
+        missing_fields: by class and index, the fields that the index should include, and does not: the class got them later.
         owners: the classes with an index over a maintained field, by the name of the aggregate that keeps the field.
         blocked: the aggregates that this program cannot maintain, and why.
         copies: the copies of each class by a migration; an entity that changes before their cursor is queued.
@@ -70,8 +70,13 @@ class SqliteSchema(StoredClasses):
             for model in (*self.models, *self._unopened)
         }
         self.jobs: dict[Model, tuple[BuildJob, ...]] = _jobs(self.catalogue, everything)
-        self.unready: dict[str, str] = self._unready()
-        by_writes = {model: self._by_writes(model, maintained) for model, maintained in everything.items()}
+        states = states_here(self.catalogue, self._other_rules, self.guests)
+        self.unready: dict[str, str] = {label: state for label, state in states.items() if state != "ready"}
+        disabled = [label for label, state in self.unready.items() if state in ("disabled", "beside")]
+        by_writes = {
+            model: maintained.less([maintained.only(disabled), *[job.targets for job in self.jobs.get(model, ())]])
+            for model, maintained in everything.items()
+        }
         self.maintenance: ModelDict[Maintenance] = ModelDict(self._retired, by_writes)
         indexes = [index for maintained in everything.values() for index in maintained.indexes]
         self.contested: dict[IndexMaintenance, bool] = {
@@ -81,7 +86,7 @@ class SqliteSchema(StoredClasses):
         }
         self.violated: list[str] = [label for label, form in self.stored.states.items() if form.state == "violated"]
         self.indexes: dict[IndexModel, IndexTable] = {}
-        self.lacking: dict[Model, dict[str, frozenset[str]]] = {}
+        self.missing_fields: dict[Model, dict[str, frozenset[str]]] = {}
         for model, maintained in everything.items():
             self._add_indexes(model, maintained)
         self.owners: dict[str, Model] = self._owners(everything)
@@ -104,15 +109,6 @@ class SqliteSchema(StoredClasses):
 
     # ------------------------------------------------------------------------------------------ what is maintained
 
-    def _unready(self) -> dict[str, str]:
-        states = states_here(self.catalogue, self._other_rules, self.guests)
-        return {label: state for label, state in states.items() if state != "ready"}
-
-    def _by_writes(self, model: Model, maintained: Maintenance) -> Maintenance:
-        """Return the part of a class's maintenance that concerns every entity."""
-        disabled = [label for label, state in self.unready.items() if state in ("disabled", "beside")]
-        return maintained.less([maintained.only(disabled), *[job.targets for job in self.jobs.get(model, ())]])
-
     def _add_indexes(self, model: Model, maintained: Maintenance) -> None:
         """Add the tables of a class's indexes, also for classes that declare them by another name or form."""
         tables = {}
@@ -129,8 +125,8 @@ class SqliteSchema(StoredClasses):
         stored_names = self.stored_names(model)
         for index in model.indexes:
             self.indexes.setdefault(index, tables[stored_names[index.name]])
-        if late := lacking(model, self.catalogue.models[self.names[model]], stored_names):
-            self.lacking[model] = late
+        if late := missing_fields(model, self.catalogue.models[self.names[model]], stored_names):
+            self.missing_fields[model] = late
 
     def _owners(self, everything: Mapping[Model, Maintenance]) -> dict[str, Model]:
         owners: dict[str, Model] = {}

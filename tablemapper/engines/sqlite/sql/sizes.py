@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ....entities.fields import FieldModel
-from ....limits import FIXED_SIZES, Edm, property_size, string_size, utf16_units
+from ....limits import FIXED_SIZES, MAX_VALUE, Edm, property_size, string_size, utf16_units
+from ....pieces import SHORT, in_pieces, size_in_pieces
 from ....schema.rows import DAMAGE, TYPE_PROPERTY, unreadable
 from ....values.extra import undeclared_properties
 from ..driver.functions import SqlFunction
-from .ddl import quoted
+from .ddl import literal, quoted
 from .index_tables import IndexTable
 from .statements import Statements
 
 _UNITS = SqlFunction(utf16_units)
+_IN_PIECES = SqlFunction(size_in_pieces)
 
 
 def of_property(name: str, edm: Edm, value: object) -> int:
@@ -27,7 +29,7 @@ def of_property(name: str, edm: Edm, value: object) -> int:
 def _of_undeclared(stored_form: str) -> int:
     """Return the bytes of undeclared properties, of the form that is stored."""
     try:
-        return sum(of_property(*item) for item in undeclared_properties(stored_form))
+        return sum(of_property(*piece) for item in undeclared_properties(stored_form) for piece in in_pieces(*item))
     except DAMAGE as error:
         raise unreadable("undeclared properties", None, error) from error
 
@@ -69,7 +71,11 @@ def _property(field: FieldModel, sql: str) -> str:
     size = property_size(field.property, edm)
     if edm in FIXED_SIZES:
         return str(size)
-    return f"{size + 4} + {f'octet_length({sql})' if edm == 'Binary' else _units(sql)}"
+    length, most = (f"octet_length({sql})", MAX_VALUE) if edm == "Binary" else (f"length({sql})", SHORT)
+    whole = f"{size + 4} + {length if edm == 'Binary' else _units(sql)}"
+    if not field.type.spillable:
+        return whole
+    return f"CASE WHEN {length} > {most} THEN {_IN_PIECES.sql(literal(field.property), sql)} ELSE {whole} END"
 
 
 def _units(sql: str) -> str:

@@ -89,13 +89,15 @@ class StoredClasses:
             model: ValuesTable(self.values_table(model)) for model in self.models if has_values(model)
         }
 
-    def whole(self, model: Model) -> Model:
+    def with_stored_fields(self, model: Model) -> Model:
         """Return a class with the properties that only the catalogue knows."""
         return self.extended[model].model if model in self.extended else model
 
     def _keepers(self, model: Model) -> dict[str, str]:
         models_by_name = self.schema.by_name
-        keepers = {field.name: keeper_name(model.name, field.property) for field in self.whole(model).maintained}
+        keepers = {
+            field.name: keeper_name(model.name, field.property) for field in self.with_stored_fields(model).maintained
+        }
         return {
             field: self.names[models_by_name[name]] if name in models_by_name else name
             for field, name in keepers.items()
@@ -104,7 +106,7 @@ class StoredClasses:
     def _group_columns(self, model: Model) -> dict[str, tuple[str, str]]:
         """Return the tables and columns of the maintained fields of a class."""
         group_columns = {}
-        for field in self.whole(model).maintained:
+        for field in self.with_stored_fields(model).maintained:
             table = self.catalogue.table_of(self.keepers[model][field.name])
             group_columns[field.name] = table.name, table.column(field.property)
         return group_columns
@@ -125,7 +127,7 @@ class StoredClasses:
         stored_names = self.stored_names(model) if name in self.catalogue.models else {}
         return f"{name}.{stored_names.get(index, index)}"
 
-    def needed(self, model: Model) -> list[str]:
+    def required_labels(self, model: Model) -> list[str]:
         """Return the labels of the aggregates that a read of a class needs: itself, and what keeps its fields."""
         keepers = self.keepers.get(model, {})
         own_labels = [] if model.aggregate is None else [self.label(model)]

@@ -103,7 +103,8 @@ def tm_store(request: pytest.FixtureRequest) -> Iterator[Store]:
     from tablemapper.testing.store_fixture import account_store, empty_store, faults_of, no_scans
 
     options = _options(request.node)
-    fixtures = {name: request.getfixturevalue(f"tm_{name}") for name in ("clock", "events") if _asks_for(request, name)}
+    names = [name for name in ("clock", "events") if f"tm_{name}" in request.fixturenames]
+    fixtures = {name: request.getfixturevalue(f"tm_{name}") for name in names}
     models = options["models"] if "models" in options else request.getfixturevalue("tm_models")
     path = request.getfixturevalue("tmp_path") / "store.db" if _engine(request.config) == "sqlite" else ":memory:"
     with ExitStack() as cleanup:
@@ -132,11 +133,6 @@ def tm_async_store(tm_store: Store) -> Iterator[AsyncStore]:
 
 def _engine(config: pytest.Config) -> str:
     return str(config.getoption("--tm-engine") or config.getini("tm_engine"))
-
-
-def _asks_for(request: pytest.FixtureRequest, name: str) -> bool:
-    """Return whether a test, or a fixture of it, asks for a fixture of ours."""
-    return f"tm_{name}" in request.fixturenames
 
 
 def _options(node: pytest.Item) -> dict[str, Any]:
