@@ -29,7 +29,7 @@ from .whole.judges import Differs, place
 from .whole.kinds import DATE, DECIMAL, FLOAT, INT, MOMENT, STR, Home, kind_of
 from .whole.models import Field, Index, Measure, Model, Record, Slot, compiled
 from .whole.oracle import State, index_rows
-from .whole.random_models import random_model, with_levels, with_maintained, with_stamp, with_undeclared
+from .whole.random_models import random_model, with_levels, with_maintained, with_options, with_stamp, with_undeclared
 
 NAMES = ("x", "X", "x ", "", "ß", "a/b")
 LARGE = 400  # characters, from which on a text stands in a table of its own; of more than 448 no key could be made
@@ -110,10 +110,10 @@ MODEL = Model((ITEM, DAY, EVER))
 
 def _random_model(rng: random.Random) -> Model:
     model = random_model(rng, local=rng.random() < 0.3)
-    for more in (with_levels, with_maintained, with_undeclared, with_stamp):
+    for more in (with_levels, with_maintained, with_undeclared, with_stamp, with_options):
         if rng.random() < 0.5:
             model = more(rng, model)
-    return Model(tuple(attrs.evolve(record, timed=True) for record in model.records))
+    return attrs.evolve(model, records=tuple(attrs.evolve(record, timed=True) for record in model.records))
 
 
 class Machine(RuleBasedStateMachine):

@@ -61,19 +61,28 @@ class Attempt:
         return self.outcome is not None
 
 
-def every(attempt: Callable[[int], Attempt]) -> Iterator[Attempt]:
-    """Yield attempts in which the first call fails, the second, and so on, to one that meets no failure."""
-    for n in range(1, 1_000):
+def every(attempt: Callable[[int], Attempt], step: int = 1) -> Iterator[Attempt]:
+    """Yield attempts in which the first call fails, the second, and so on, to one that meets no failure.
+
+    Args:
+        attempt: makes an attempt in which the n-th call fails.
+        step: from one to the next; after the one that meets no failure comes the last call, if it was left out.
+    """
+    for n in range(1, 1_000, step):
         yield (one := attempt(n))
         if not one.fired:
             assert one.outcome is None
+            if one.calls and one.calls not in range(1, n, step):
+                yield attempt(one.calls)
             return
     raise AssertionError("it never came to its end")
 
 
-def every_call(op: str, *, sticky: bool = False, error: Callable[[], Exception] = apsw.IOError) -> Iterator[Attempt]:
-    """Yield attempts for each call of an operation of the disk."""
-    return every(lambda n: Attempt(op, n, sticky=sticky, error=error))
+def every_call(
+    op: str, step: int = 1, *, sticky: bool = False, error: Callable[[], Exception] = apsw.IOError
+) -> Iterator[Attempt]:
+    """Yield attempts for each call of an operation of the disk, or for each ``step``-th."""
+    return every(lambda n: Attempt(op, n, sticky=sticky, error=error), step)
 
 
 def die() -> Any:

@@ -25,7 +25,6 @@ from .app import (
     Scripts,
     StoreArgument,
     existing,
-    existing_file,
     find_class,
     load_models,
     located,
@@ -154,7 +153,9 @@ def repair(place: StoreArgument, /, *, models: Models, json: Json = False) -> Ex
 
 def compact(place: StoreArgument, /, *, json: Json = False) -> Exit:
     """Rewrite the file without the space of deleted entities; no other program may have it open."""
-    path = existing_file(place)
+    path = existing(place)["path"]
+    if not isinstance(path, Path):
+        raise NotAStore("this command is possible for the file of a store only, and this is an account of Azure")
     old_size = path.stat().st_size
     with _without_models({"path": path}) as store:
         store.compact(progress=not json)

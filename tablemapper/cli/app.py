@@ -242,18 +242,6 @@ def _credential() -> Any:
         ) from None
 
 
-def existing_file(place: str) -> Path:
-    """Return the file of a store, where only that is possible.
-
-    Raises:
-        NotAStore: there is nothing, or it is an account.
-    """
-    path = existing(place)["path"]
-    if not isinstance(path, Path):
-        raise NotAStore("this command is possible for the file of a store only, and this is an account of Azure")
-    return path
-
-
 def title_of(place: str) -> str:
     """Return the title of a store for people, without a secret."""
     from ..engines.locations import is_account

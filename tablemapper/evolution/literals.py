@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from datetime import date, datetime, time, timedelta
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -49,14 +49,24 @@ def texts_source(text: str | Sequence[str]) -> str:
     return text_source(text) if isinstance(text, str) else value_source(tuple(text))
 
 
-def value_source(value: Any) -> str:
-    """Return a value of a field as Python writes it: a scalar, or several in a list, a tuple, a set or a dict."""
+def value_source(value: Any, special_source: Callable[[Any], str | None] = lambda _: None) -> str:
+    """Return a value of a field as Python writes it: a scalar, or several in a list, a tuple, a set or a dict.
+
+    Args:
+        value: the value.
+        special_source: returns the source of values that are written otherwise, here or in others; None of all the rest.
+
+    Raises:
+        ValueError: a value has no source.
+    """
+    if (source := special_source(value)) is not None:
+        return source
     if isinstance(value, str):
         return text_source(value)
     if isinstance(value, bytes):
         return f"b{_double_quoted(repr(value)[1:])}"
     if isinstance(value, datetime):
-        value = value.replace(tzinfo=None)
+        value = value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
         return f"{_moment(value)[:-1]}, tzinfo=dt.UTC)"
     if isinstance(value, date | time | timedelta):
         return _moment(value)
@@ -65,9 +75,12 @@ def value_source(value: Any) -> str:
     if isinstance(value, float) and value in (float("inf"), float("-inf")):
         return f"float({text_source(str(value))})"
     if isinstance(value, dict):
-        return f"{{{', '.join([f'{value_source(name)}: {value_source(item)}' for name, item in value.items()])}}}"
-    if isinstance(value, list | tuple | set):
-        items = ", ".join(map(value_source, value))
+        pairs = [[value_source(one, special_source) for one in pair] for pair in value.items()]
+        return f"{{{', '.join(map(': '.join, pairs))}}}"
+    if isinstance(value, list | tuple | set | frozenset):
+        items = ", ".join([value_source(item, special_source) for item in value])
+        if isinstance(value, frozenset):
+            return f"frozenset({{{items}}})" if value else "frozenset()"
         if isinstance(value, set):
             return f"{{{items}}}" if value else "set()"
         return f"[{items}]" if isinstance(value, list) else f"({items}{',' if len(value) == 1 else ''})"

@@ -40,15 +40,3 @@ class Capabilities:
             raise InvalidTransaction(
                 f"{call} is not possible on {self.engine}, where a transaction is of one table and partition; {mend}"
             )
-
-    def check_load(self, call: str) -> None:
-        """Refuse a load of everything or nothing, if there is none.
-
-        Raises:
-            InvalidTransaction
-        """
-        if not self.all_or_none_load:
-            raise InvalidTransaction(
-                f"{call}(atomic=True) is not possible on {self.engine}; leave atomic out: then each window of a "
-                "partition is whole"
-            )

@@ -23,6 +23,7 @@ from ..errors import (
     InvalidEntity,
     InvalidQuery,
     PreconditionFailed,
+    TableMapperError,
     UniqueViolation,
     safe_repr,
 )
@@ -152,6 +153,15 @@ class _MoveRun(BatchRun):
         return most
 
     def _apply(self, part: Sequence[Any], total: int) -> None:
+        targets = [move.target for move in part]
+        rows = rows_before(targets)
+        try:
+            self._move(part)
+        except TableMapperError:
+            restore_rows(targets, rows)
+            raise
+
+    def _move(self, part: Sequence[Any]) -> None:
         self._ended_rows.judge([move.target for move in part])
         if self._engine.capabilities.across_partitions:
             self._insert([move.target for move in part], lambda targets: self._engine.apply([*part, *targets]), part)

@@ -365,7 +365,7 @@ class BatchRun:
         self, error: UniqueViolation, operations: Sequence[Operation], attempted: int, *, is_last: bool
     ) -> bool:
         """Return whether the run may still write the entity that holds a unique value, together with these operations."""
-        if error.holder is None or len(operations) >= _MOST_TOGETHER:
+        if error.holder is None or error.entity != self._model.name or len(operations) >= _MOST_TOGETHER:
             return False
         ordered = self._engine.reads.ordered
         is_among = any(operation.key == error.holder for operation in operations[attempted:])

@@ -410,6 +410,13 @@ def model_of(cls: Any) -> Model:
     return Model(declaration, columns, aggregate=aggregate, **row_functions(declaration, columns))
 
 
+@cached_on_owner
+def to_row_of_any_size(model: Model) -> Callable[[Any], Row]:
+    """Return a model's `to_row` for what scripts convert: only the code of a program says which values may be large."""
+    columns = tuple([attrs.evolve(field, large=None) for field in model.columns])
+    return row_functions(model.declaration, columns)["to_row"]
+
+
 def size(entity: Record, /) -> int:
     """Return the size of an entity in bytes as Azure Tables counts it, stored or not.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import wraps
+from itertools import zip_longest
 from typing import Any, cast
 
 import attrs
@@ -85,13 +86,19 @@ def _words(
     classes: Sequence[ClassResults[Any]], prepared: Sequence[PreparedPlan]
 ) -> tuple[str, Mapping[str, Any] | None]:
     """Return the form of a query as text and, over one class, as data."""
-    cached_words = prepared[0].words if prepared else None
-    if cached_words is None:
-        words = [wording(query._spec) for query in classes]
-        cached_words = " | ".join(map(form_text, words)), words[0]
-        if prepared:
-            prepared[0].words = cached_words
-    return cached_words[0], cached_words[1] if len(classes) == 1 else None
+    words = [_class_words(query, plan) for query, plan in zip_longest(classes, prepared)]
+    return " | ".join([text for text, _ in words]), words[0][1] if len(classes) == 1 else None
+
+
+def _class_words(query: ClassResults[Any], plan: PreparedPlan | None) -> tuple[str, dict[str, Any]]:
+    """Return the form of a query over a class, which its plan keeps."""
+    words = None if plan is None else plan.words
+    if words is None:
+        form = wording(query._spec)
+        words = form_text(form), form
+        if plan is not None:
+            plan.words = words
+    return words
 
 
 def report(cls: type[Any], plain: type[Any], verbs: Iterable[str], note: Callable[[Call, Any], None]) -> None:

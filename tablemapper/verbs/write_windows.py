@@ -14,7 +14,7 @@ from ..engines.optional_protocols import LoadsAtOnce
 from ..engines.protocol import Batch, Engine, Operation, Part
 from ..entities.entity import Record, set_row
 from ..entities.key import KeyOf
-from ..errors import EntityExists, InvalidEntity, note_written, safe_repr
+from ..errors import EntityExists, InvalidEntity, InvalidTransaction, note_written, safe_repr
 from ..progress import Meter, ProgressOption, start_meter
 from ..schema.model import Model
 from ..schema.rows import Row
@@ -92,7 +92,11 @@ def _insert(operations: Operations, verb: str, windows: Iterable[list[Batch]], m
 
 def _load(operations: Operations, verb: str, windows: Iterator[list[Batch]], progress: ProgressOption) -> int:
     engine = operations.engine
-    engine.capabilities.check_load(verb)
+    if not engine.capabilities.all_or_none_load:
+        raise InvalidTransaction(
+            f"{verb}(atomic=True) is not possible on {engine.capabilities.engine}; leave atomic out: then each window of a "
+            "partition is whole"
+        )
     assert isinstance(engine, LoadsAtOnce)
     with _telling(verb, None):
         try:

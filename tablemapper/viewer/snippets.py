@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import datetime
 import re
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from enum import Enum
 from typing import Any
-from uuid import UUID
 
 import attrs
 import msgspec
@@ -16,6 +13,7 @@ import msgspec
 from ..entities.aggregates import Aggregate
 from ..entities.declaration import declaration_of
 from ..entities.entity import Record, info, key_of
+from ..evolution.literals import value_source
 from ..expressions.python_source import walk
 from ..expressions.tree import Attr, Order, Predicate
 from ..scripts.source.lines import WIDTH, call, imports_of
@@ -71,7 +69,7 @@ def entity_writes(entity: Record) -> Mapping[str, str]:
     changes = [f"{field}={values[field]}" for field in _writable(cls) if values[field]]
     sources = {"merge": call("store.merge", [key, *changes, *match])} if changes else {}
     if all(values.values()):
-        written = {field.name for field in declaration_of(cls).fields if field.measure is None}
+        written = {field.name for field in declaration_of(cls).fields if not field.read_only}
         arguments = [f"{field}={value}" for field, value in values.items() if field in written]
         whole = call(name, arguments)
         sources["replace"] = (
@@ -84,10 +82,10 @@ def entity_writes(entity: Record) -> Mapping[str, str]:
 
 
 def _writable(cls: type[Any]) -> list[str]:
-    """Return the names of the fields that a write may change: those that neither make the key nor are maintained."""
+    """Return the names of the fields that a write may change: those that do not make the key, and that nobody else sets."""
     declaration = declaration_of(cls)
     return [
-        field.name for field in declaration.fields if field.measure is None and field.name not in declaration.key_fields
+        field.name for field in declaration.fields if not field.read_only and field.name not in declaration.key_fields
     ]
 
 
@@ -114,30 +112,20 @@ def _short(value: Any) -> str | None:
 
 def literal(value: Any) -> str | None:
     """Return a value as Python, with `datetime` as ``dt``; None if there is no text for it."""
-    match value:
-        case Enum():
-            return f"{type(value).__name__}.{value.name}"
-        case float() if value - value != 0:  # (an infinity)
-            return f"float({str(value)!r})"
-        case None | bool() | int() | float() | str() | bytes() | Decimal() | UUID():
-            return repr(value)
-        case datetime.datetime() | datetime.date() | datetime.time() | datetime.timedelta():
-            return repr(value).replace("datetime.timezone.utc", "dt.UTC").replace("datetime.", "dt.", 1)
-        case list() | tuple():
-            items = [literal(item) for item in value]
-            text = ", ".join([item for item in items if item is not None])
-            pattern = "[{}]" if isinstance(value, list) else "({},)" if len(items) == 1 else "({})"
-            return None if None in items else pattern.format(text)
-        case dict():
-            members = [
-                f"{key!r}: {item}" for key, item in zip(value, map(literal, value.values()), strict=True) if item
-            ]
-            text = f"{{{', '.join(members)}}}"
-            return None if len(members) < len(value) else f"tm.Extra({text})" if isinstance(value, Extra) else text
-    arguments = {name: literal(member) for name, member in _members(value).items()}
-    if not arguments or None in arguments.values():
+    try:
+        return value_source(value, _own_source)
+    except ValueError:
         return None
-    return f"{type(value).__name__}({', '.join([f'{name}={text}' for name, text in arguments.items()])})"
+
+
+def _own_source(value: Any) -> str | None:
+    """Return a value of a class of the program as Python; None of any other."""
+    if isinstance(value, Enum):
+        return f"{type(value).__name__}.{value.name}"
+    if isinstance(value, Extra):
+        return f"tm.Extra({value_source(dict(value), _own_source)})"
+    arguments = [f"{name}={value_source(member, _own_source)}" for name, member in _members(value).items()]
+    return f"{type(value).__name__}({', '.join(arguments)})" if arguments else None
 
 
 def _members(value: Any) -> dict[str, Any]:

@@ -278,8 +278,8 @@ class Play:
         store.replace(held.replace(s=11))
         self.entities[first]["s"] = 11
 
-    def compare(self, store: tm.Store) -> None:
-        """Compare what each query of the last version gives with the entities."""
+    def compare(self, store: tm.Store, *, first: bool = False) -> None:
+        """Compare what every second query of the last version gives with the entities, of those for the first value or not."""
         item, version = self.classes[-1][0], self.change.versions[-1]
         rows = {
             name: {"s": one["s"], **({} if version.x is None else {"x": one.get("x", self.change.lacks)})}
@@ -288,7 +288,7 @@ class Play:
         assert {one.r: _plain(one) for one in store.query(item).where(item.p == "a")} == _plainly(rows)
         for q in ("q2", "q3"):
             mine = {name: rows[name] for name, one in self.entities.items() if one["q"] == q}
-            for query in self.queries(store, q):
+            for query in itertools.islice(self.queries(store, q), first == (q == "q2"), None, 2):
                 try:
                     self.compare_one(query, mine)
                 except AssertionError as error:
@@ -305,6 +305,10 @@ class Play:
             assert store[total.key("a")].total == sum(sizes)
         if (shelf := by_name.get("Shelf")) and (found := store.get(shelf.key("a"))):
             assert found.items == len(sizes)
+        self.check(store)
+
+    @staticmethod
+    def check(store: tm.Store) -> None:
         report = store.check()
         assert report.ok, str(report)
 
@@ -353,13 +357,13 @@ class Play:
                 self.compare(newer)
             return
         with self.open(last - 1) as running, self.open(last) as newer:
-            self.compare(newer)
+            self.compare(newer, first=True)
             self.write(newer, last)
             self.rewrite(newer, last)
-            self.compare(newer)
+            self.check(newer)
             if not (isinstance(self.place, AzurePlace) and newer._engine._classes.marks.built):  # type: ignore[attr-defined]
                 self.write(running, last - 1)  # (which in an account has not looked at the catalogue yet)
-                self.compare(newer)
+                self.check(newer)
             running._engine.catch_up()
             self.write(running, last - 1)
             if self.change.known:

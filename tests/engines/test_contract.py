@@ -120,8 +120,9 @@ def test_an_engine_has_every_member_of_the_protocol(opened: Open) -> None:
 
 def test_an_entity_is_inserted_once(store: tm.Store) -> None:
     store.insert(Part("a", 1, "x"))
-    with pytest.raises(tm.EntityExists, match="exists already"):
+    with pytest.raises(tm.EntityExists, match="exists already") as caught:
         store.insert(Part("a", 1, "y"))
+    assert caught.value.key == Part.key("a", 1)[1:]
     assert [part.name for part in held(store)] == ["x"]
 
 
@@ -238,6 +239,7 @@ def test_a_unique_value_is_held_once(store: tm.Store) -> None:
     with pytest.raises(tm.UniqueViolation) as caught:
         store.insert(Part("a", 2, code="x"))
     assert (caught.value.index, caught.value.holder) == ("by_code", Part.key("a", 1)[1:])
+    assert caught.value.key == Part.key("a", 2)[1:]
     with pytest.raises(tm.UniqueViolation):
         store.insert_many([Part("c", 1, code="y"), Part("c", 2, code="y")])
     assert len(held(store)) == 1
@@ -583,5 +585,6 @@ def test_two_engines_of_one_place_see_what_the_other_wrote(opened: Open, request
 
 def test_a_closed_store_is_refused(store: tm.Store) -> None:
     store.close()
-    with pytest.raises(tm.StoreClosed):
-        store.get(Part.key("a", 1))
+    for use in (lambda: store.get(Part.key("a", 1)), lambda: store.insert(Part("a", 1)), lambda: store.check()):
+        with pytest.raises(tm.StoreClosed):
+            use()

@@ -378,6 +378,31 @@ def test_on_a_file_unique_values_move_with_their_entities(tmp_path: Path) -> Non
         assert [user.team for user in store.query(User.by_mail("3"))] == ["b"]
 
 
+class Seat(tm.Entity, table="Seats"):
+    row: tm.Field[str]
+    number: tm.Field[int]
+    place: tm.Field[int]
+    more: tm.Field[tm.Extra] = tm.field(factory=tm.Extra)
+
+    key = tm.Key[str, int](partition="{row}", row="{number}")
+    by_place = tm.Index[int](partition="{place}", unique=True)
+
+
+@pytest.mark.file
+def test_on_a_file_unique_values_pass_on_among_what_moves(tmp_path: Path) -> None:
+    with sound_store(tmp_path / "seats.db", models=[Seat]) as store:
+        small(store, 1)
+        store.insert_many(Seat("a", number, number, tm.Extra(v=number)) for number in range(5))
+        store.insert(Seat("z", 0, 9))
+        query = store.query(Seat).where(Seat.row == "a")
+        assert query.move_to(lambda seat: seat.replace(row="b", place=seat.place + 1)) == 5
+        seats = [(seat.number, seat.place, seat.more["v"]) for seat in store.query(Seat).where(Seat.row == "b")]
+        assert seats == [(number, number + 1, number) for number in range(5)]
+        with pytest.raises(tm.UniqueViolation, match=r"which Seat.key\('z', 0\) holds"):
+            store.query(Seat).where(Seat.row == "b").move_to(lambda seat: seat.replace(row="a", place=seat.place + 4))
+        assert store.query(Seat).where(Seat.row == "b").count() == 5
+
+
 @pytest.mark.file
 def test_readers_see_each_entity_in_exactly_one_place_while_it_moves(tmp_path: Path) -> None:
     with sound_store(tmp_path / "both.db", models=MODELS) as store:

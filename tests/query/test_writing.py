@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -28,6 +27,7 @@ from tablemapper.query import class_results, writing
 from tablemapper.query.query import Query
 from tablemapper.schema.model import compile_schema
 
+from ..forks import in_child
 from ..sqlite_vfs import Attempt
 from ..stores import sound_store
 from .test_query import LEAVES, ORDERS, UNITS, Forced, ImpossiblePath, Test, Unit, combined
@@ -559,41 +559,28 @@ def test_a_run_that_is_killed_at_any_commit_doubles_nothing_twice(tmp_path: Path
             assert _noted(store) == []
 
 
-CHILD = """
-import os, signal, sys
-import tablemapper as tm
-from tests.query.test_writing import Task, small
-
-calls = int(sys.argv[2])
-
-def double(task):
-    global calls
-    calls -= 1
-    if not calls:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return task.replace(n=task.n * 2)
-
-with tm.open(sys.argv[1], models=[Task]) as store:
-    small(store, 10)
-    print(store.query(Task).where(Task.group == "g").update(double, resume="double"))
-"""
-
-
 @pytest.mark.file
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")
 def test_a_process_that_is_killed_is_continued_by_the_next(path: Path) -> None:
     with tm.open(path, models=[Task]) as store:
         fill(store, 60)
 
-    def run(calls: int) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", CHILD, str(path), str(calls)]
-        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-        return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    def run(calls: float) -> int:
+        def double(task: Task) -> Task:
+            nonlocal calls
+            calls -= 1
+            if not calls:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return task.replace(n=task.n * 2)
 
-    assert run(25).returncode == -signal.SIGKILL
+        with tm.open(path, models=[Task]) as store:
+            small(store, 10)
+            return store.query(Task).where(Task.group == "g").update(double, resume="double")
+
+    assert in_child(lambda: run(25)) == ""
     with tm.open(path, models=[Task]) as store:
         assert numbers(store) == [2] * 20 + [1] * 40
-    assert run(1000).stdout == "60\n"
+    assert in_child(lambda: run(math.inf)) == "60"
     with tm.open(path, models=[Task]) as store:
         assert numbers(store) == [2] * 60
 

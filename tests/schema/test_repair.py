@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
-from subprocess import PIPE
 from typing import Any
 
 import pytest
@@ -20,6 +17,7 @@ from tablemapper.engines.sqlite import engine as engine_module
 from tablemapper.engines.sqlite.online import repair as repairing
 
 from ..classes import Other, aggregate, entity
+from ..forks import Forked
 from ..sql import run_sql
 from ..stores import repaired, sound_store, write_again
 
@@ -271,28 +269,27 @@ def test_a_file_that_is_damaged_itself_is_not_written(path: Path) -> None:
         assert any("restore a backup" in problem.detail for problem in report.remaining)
 
 
-WRITER = """
-import random, sys
-import tablemapper as tm
-from tests.schema.test_repair import MODELS, Item, item
-rnd = random.Random(int(sys.argv[2]))
-with tm.open(sys.argv[1], models=MODELS, durability="relaxed", timeout=30) as store:
-    print("open", flush=True)
-    refused = 0
-    while not sys.stdin.readline().startswith("stop"):
-        for _ in range(20):
-            n = rnd.randrange(60)
-            try:
-                if rnd.random() < 0.4:
-                    store.upsert(item(n).replace(num=rnd.randrange(100)))
-                elif rnd.random() < 0.5:
-                    store.delete(Item.key(f"p{n % 2}", f"r{n}"))
-                else:
-                    store.merge(Item.key(f"p{n % 2}", f"r{n}"), num=rnd.randrange(100), tags=[f"t{rnd.randrange(3)}"])
-            except (tm.EntityNotFound, tm.CorruptStore, tm.UniqueViolation):
-                refused += 1
-        print(refused, flush=True)
-"""
+def write_at_random(path: Path, seed: int, lines: Iterable[str], answer: Callable[[str], object]) -> None:
+    """Write twenty times for each line, as another process."""
+    draw = random.Random(seed)
+    with tm.open(path, models=MODELS, durability="relaxed", timeout=30) as store:
+        answer("open")
+        for _ in lines:
+            refused = 0
+            for _ in range(20):
+                n = draw.randrange(60)
+                try:
+                    if draw.random() < 0.4:
+                        store.upsert(item(n).replace(num=draw.randrange(100)))
+                    elif draw.random() < 0.5:
+                        store.delete(Item.key(f"p{n % 2}", f"r{n}"))
+                    else:
+                        key = Item.key(f"p{n % 2}", f"r{n}")
+                        store.merge(key, num=draw.randrange(100), tags=[f"t{draw.randrange(3)}"])
+                except (tm.EntityNotFound, tm.CorruptStore, tm.UniqueViolation):
+                    refused += 1
+            answer(str(refused))
+
 
 HOT = [
     "UPDATE Totals SET _state = (SELECT _state FROM Totals WHERE PartitionKey = 'p0')",
@@ -308,26 +305,14 @@ def test_another_process_that_writes_meanwhile_changes_nothing(
 ) -> None:
     run_sql(path, *HOT)
     monkeypatch.setattr(repairing, "_CHUNK", 2)
-    command = [sys.executable, "-c", WRITER, str(path), str(seed)]
-    folder = Path(__file__).parents[2]
-    with subprocess.Popen(command, stdin=PIPE, stdout=PIPE, text=True, cwd=folder) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        stdin, stdout = process.stdin, process.stdout
-        assert stdout.readline() == "open\n"
-
-        def others(word: str = "go") -> None:
-            stdin.write(f"{word}\n")
-            stdin.flush()
-            assert word == "stop" or stdout.readline()
-
-        between(monkeypatch, others)
-        with sound_store(path, models=MODELS, durability="relaxed") as store:
-            report = repaired(store)
-            assert report.ok, report
-            assert len(report.repaired) > 5
-            others("stop")
-            assert process.wait(30) == 0
+    other = Forked(lambda lines, answer: write_at_random(path, seed, lines, answer))
+    assert other.heard() == "open"
+    between(monkeypatch, lambda: other("go"))
+    with sound_store(path, models=MODELS, durability="relaxed") as store:
+        report = repaired(store)
+        assert report.ok, report
+        assert len(report.repaired) > 5
+        other.stop()
 
 
 def between(monkeypatch: pytest.MonkeyPatch, write: Callable[[], object]) -> None:

@@ -39,6 +39,16 @@ def store(seen: Seen) -> Iterator[tm.Store]:
         yield store
 
 
+def test_each_query_over_several_classes_has_a_shape_of_its_own(store: tm.Store, seen: Seen) -> None:
+    for condition in (Note.text == "x", Note.text > "x", Note.text == "y"):
+        list(store.query(Part, Note).where(Part.box == "a", condition).allow_scan())
+    list(store.query(Part, Note).where(Part.box == "a").allow_scan())
+    shapes = [event.shape for event in seen]
+    assert [str(shape).count("text") for shape in shapes] == [1, 1, 1, 0]
+    assert len({*shapes}) == 3
+    assert shapes[0] == shapes[2]
+
+
 def test_each_verb_is_an_event(store: tm.Store, seen: Seen) -> None:
     part = Part("a", 1)
     store.insert(part)

@@ -15,7 +15,7 @@ import pytest
 import tablemapper as tm
 
 from ..classes import Other, Span, Whole, entity, grouped
-from ..engines.sqlite.table import in_child
+from ..forks import in_child
 from ..stores import sound_store
 from ..threads import at_once
 

@@ -212,18 +212,6 @@ def test_rows_that_are_maintained_count_where_azure_would_count_them(path: Path)
         assert store.check().entities == 109
 
 
-def test_unique_values_can_be_swapped(store: tm.Store) -> None:
-    a, b = Order("c", 1, seat="A"), Order("c", 2, seat="B")
-    store.insert_many([a, b])
-    a.seat, b.seat = "B", "A"
-    with store.transaction() as tx:
-        tx.replace(a)
-        tx.replace(b)
-    assert [store[Order.key("c", n)].seat for n in (1, 2)] == ["B", "A"]
-    with pytest.raises(tm.UniqueViolation):
-        store.merge(Order.key("c", 1), seat="A")
-
-
 def test_unique_values_can_go_round_in_a_circle(store: tm.Store) -> None:
     store.insert_many(Order("c", n, seat=str(n)) for n in range(5))
     with store.transaction() as tx:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import copy
 import pickle
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -283,7 +284,7 @@ def test_no_module_uses_a_class_of_times_that_a_test_can_replace() -> None:
     """Annotations and isinstance may: a class that stands in for another one answers for it there."""
     package = Path(tm.__file__).parent
     for path in package.rglob("*.py"):
-        if path.name == "builtin.py":
+        if path.name == "builtin.py" or not re.search(r"\b(date|datetime)\b", path.read_text()):
             continue
         tree = parsed(path)
         names = [alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names]

@@ -180,14 +180,6 @@ def test_a_partition_by_day_holds_the_entities_of_the_day(store: tm.Store) -> No
 # -------------------------------------------------------------------------------------------------------- writing
 
 
-def test_an_insert_over_an_entity_is_refused(store: tm.Store) -> None:
-    store.insert(book())
-    with pytest.raises(tm.EntityExists) as caught:
-        store.insert(book(name="other"))
-    assert caught.value.key == ("books", "b-1")
-    assert store[KEY].name == "name of b-1"
-
-
 def test_a_write_stamps_the_entity_with_a_new_etag(store: tm.Store) -> None:
     entity = book()
     assert tm.info(entity).etag is None
@@ -206,26 +198,6 @@ def test_a_failed_write_leaves_the_etag_alone(store: tm.Store) -> None:
     with pytest.raises(tm.EntityExists):
         store.insert(entity)
     assert tm.info(entity) == before
-
-
-def test_a_replace_of_what_someone_else_wrote_since_is_refused(store: tm.Store) -> None:
-    store.insert(book())
-    mine, theirs = store[KEY], store[KEY]
-    theirs.stock = 1
-    store.replace(theirs)
-    mine.stock = 2
-    with pytest.raises(tm.PreconditionFailed):
-        store.replace(mine)
-    assert store[KEY].stock == 1
-
-
-def test_an_etag_does_not_match_an_entity_that_was_deleted_and_inserted_again(store: tm.Store) -> None:
-    store.insert(book())
-    mine = store[KEY]
-    store.delete(KEY)
-    store.insert(book())
-    with pytest.raises(tm.PreconditionFailed):
-        store.replace(mine)
 
 
 def test_a_replace_of_what_is_gone_is_not_found(store: tm.Store) -> None:
@@ -312,12 +284,6 @@ def test_a_merge_that_adds_up_to_more_than_a_field_holds_is_refused(store: tm.St
     with pytest.raises(tm.InvalidEntity, match="stock"):
         store.merge(KEY, Product.stock.add(1))
     assert store[KEY].stock == 2**63 - 1
-
-
-def test_an_upsert_inserts_or_replaces_without_a_condition(store: tm.Store) -> None:
-    store.upsert(book(stock=1, maker="Ace"))
-    store.upsert(book(stock=2))
-    assert (store[KEY].stock, store[KEY].maker) == (2, None)
 
 
 def test_an_upsert_that_merges_leaves_what_is_none(store: tm.Store) -> None:
@@ -427,16 +393,6 @@ def test_a_key_that_belongs_to_another_type_is_refused(store: tm.Store) -> None:
 # ------------------------------------------------------------------------------------------- indexes and aggregates
 
 
-def test_a_unique_value_is_held_by_one_entity(store: tm.Store) -> None:
-    store.insert(book("1", name="Dune"))
-    with pytest.raises(tm.UniqueViolation) as caught:
-        store.insert(book("2", name="Dune"))
-    assert caught.value.index == "by_name"
-    assert caught.value.holder == ("books", "1")
-    assert caught.value.key == ("books", "2")
-    store.insert(Product("games", "1", "Dune"))
-
-
 def test_a_unique_value_is_free_once_its_holder_is_gone(store: tm.Store) -> None:
     store.insert(book("1", name="Dune"))
     store.delete(Product.key("books", "1"))
@@ -466,12 +422,6 @@ def test_a_group_refills_after_max_ever(store: tm.Store) -> None:
     assert store[Ages.key("Sales")] == Ages("Sales", 0, None, 60)
     store.insert(Employee("Sales", "2", 40))
     assert store[Ages.key("Sales")] == Ages("Sales", 1, 40, 60)
-
-
-def test_the_greatest_is_found_again_when_it_leaves(store: tm.Store) -> None:
-    store.insert_many(Employee("Sales", str(n), n) for n in range(5))
-    store.delete(Employee.key("Sales", "4"))
-    assert store[Ages.key("Sales")].oldest == 3
 
 
 # ----------------------------------------------------------------------------------------------------------- many
@@ -566,16 +516,6 @@ def test_infinities_and_negative_zero_are_stored(tmp_path: Path) -> None:
 
 
 # ------------------------------------------------------------------------------------------------ the whole store
-
-
-@pytest.mark.parametrize("where", ["file", "memory"])
-def test_a_closed_store_refuses_use(path: Path, where: str) -> None:
-    with tm.open(path if where == "file" else ":memory:", models=MODELS) as store:
-        store.insert(book())
-    store.close()
-    for use in (lambda: store.get(KEY), lambda: store.insert(book("2")), lambda: store.check()):
-        with pytest.raises(tm.StoreClosed):
-            use()
 
 
 @pytest.mark.file

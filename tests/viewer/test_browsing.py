@@ -9,6 +9,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -385,6 +386,31 @@ def test_the_writes_beside_a_question_run(place: Path) -> None:
         assert store.query(Product).where(Product.category == "games").count() == 0
         assert 'id="writes"' not in visit(app, url()).text  # (all that there is: nobody wants that by accident)
         assert 'id="writes"' not in visit(app, "/query/Total?where=category==books").text
+
+
+class Stamped(tm.Entity, table="Stampeds"):
+    id: tm.Field[str]
+    at: tm.Field[datetime] = tm.field(on_write=lambda: datetime(2026, 1, 1, tzinfo=UTC))
+    colors: tm.Field[set[str]] = tm.field(factory=set)
+    sizes: tm.Field[frozenset[int]] = tm.field(default=frozenset())
+    place: tm.Field[tm.GeoPoint | None] = tm.field(default=None)
+
+    key = tm.Key[str](partition="all", row="{id}")
+
+
+def test_what_each_write_sets_is_no_argument_of_a_write() -> None:
+    with tm.open(":memory:", models=[Stamped]) as store:
+        stamped = Stamped("a", {"p"}, frozenset({1}), tm.GeoPoint(1.0, 2.0))
+        store.insert_many([stamped, Stamped("b")])
+        names = {"store": store, "Stamped": Stamped}
+        address = f"/entity/Stamped?{httpx.QueryParams({'p': stamped.key.partition, 'r': stamped.key.row})}"
+        for verb in ("merge", "replace"):
+            page = visit(tm.inspector(store), address).text
+            exec(html.unescape(page.split(f'id="{verb}">')[1].split("</pre>", maxsplit=1)[0]), dict(names))
+            assert store[stamped.key] == stamped
+        page = visit(tm.inspector(store), "/query/Stamped?where=id==a").text
+        exec(html.unescape(page.split('id="update">')[1].split("</pre>", maxsplit=1)[0]), dict(names))
+        assert store.query(Stamped).allow_scan().count() == 2
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import tablemapper as tm
 
 from ..query.test_query import ImpossiblePath, forced
 from . import changes, stores
-from .deeds import Deed, Writes, key_text
+from .deeds import Deed, MoveByQuery, Writes, key_text
 from .judges import JUDGES, Differs, Named, ambiguous, counted, most_of, place, same_rows
 from .kinds import WRITTEN, exact, text_of
 from .models import Model, Record, compiled
@@ -32,7 +32,7 @@ class Case:
     model: Model
     rows: tuple[Named, ...]
     question: Question
-    ask: Ask | Deed | Writes
+    ask: Ask | Deed | MoveByQuery | Writes
     late: bool = False
     """Whether indexes and aggregates are declared when the rows are there."""
 
@@ -50,9 +50,9 @@ class Case:
             lines += ["store.insert_many([", *(f"    {record.name}({text})," for text in texts), "])"]
         if self.late:
             lines += ["store.close()", "", self.model.source(), "", f'store = opened("x.db", [{every}])']
-        if isinstance(self.ask, Deed | Writes):
+        if isinstance(self.ask, Deed | MoveByQuery | Writes):
             lines += [f"print({self.ask.text(self.model)})"]
-        if isinstance(self.ask, Deed | Writes) or self.ask.verb == "content":
+        if isinstance(self.ask, Deed | MoveByQuery | Writes) or self.ask.verb == "content":
             lines += [
                 f"for one in ({every},):",
                 "    print(list(store.query(one).allow_scan()))",
@@ -66,7 +66,7 @@ class Case:
         """Try it with a store of its own; return how the answer differs, None if it does not."""
         try:
             with Trial.open(self.model, late=self.late, rows=self.rows) as trial:
-                if isinstance(self.ask, Deed | Writes):
+                if isinstance(self.ask, Deed | MoveByQuery | Writes):
                     self.ask.do(trial)
                 elif self.ask.verb != "content":
                     trial.ask(self.question, self.ask)
@@ -175,7 +175,7 @@ class Trial:
         """Return entities as rows."""
         rows = []
         for entity in found:
-            name = type(entity).__name__
+            name = type(entity).__name__.removesuffix(self.state.model.variant)
             record = self.state.model.record(name)
             row = {field.name: getattr(entity, field.name) for field in record.fields}
             rows.append((name, {**row, WRITTEN: tm.info(entity).timestamp} if record.timed else row))

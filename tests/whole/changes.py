@@ -13,7 +13,7 @@ import tablemapper as tm
 from .kinds import ANY, EXTRA
 from .models import Field, Record
 from .oracle import Row, clean, total
-from .questions import Assignment
+from .questions import LIST_VERBS, Assignment
 
 
 def random_row(rng: random.Random, record: Record) -> Row | None:
@@ -38,7 +38,7 @@ def changed(record: Record, row: Row, assignment: Assignment) -> Row | None:
 def is_refused(record: Record, assignment: Assignment) -> bool:
     """Tell whether an assignment is refused whatever it is for: it sets a field to what cannot be stored there."""
     field = record.field(assignment.field)
-    return assignment.verb == "set" and assignment.part is None and not _storable(field, assignment.value)
+    return assignment.is_whole and not _storable(field, assignment.value)
 
 
 def ruled(record: Record, row: Row) -> Row | None:
@@ -57,6 +57,11 @@ def _assigned(record: Record, row: Row, assignment: Assignment) -> Row | None:
             return {**row, field.name: _with_part(field, held, assignment)}
         except ValueError:
             return None
+    if assignment.place is not None or assignment.verb in LIST_VERBS:
+        try:
+            return {**row, field.name: _with_element(held, assignment)}
+        except IndexError:
+            return None
     match assignment.verb:
         case "set":
             made = given
@@ -65,6 +70,23 @@ def _assigned(record: Record, row: Row, assignment: Assignment) -> Row | None:
         case verb:
             made = (given if verb == "add" else None) if held is None else _added(held, given)
     return {**row, field.name: clean(made, field.kind)} if _storable(field, made) else None
+
+
+def _with_element(held: Any, assignment: Assignment) -> Any:
+    """Return a list with other elements; IndexError if it has none such."""
+    given, items = assignment.value, list(held or [])
+    match assignment.verb:
+        case "discard":
+            return held if held is None else [one for one in items if one != given]
+        case "append":
+            items.append(given)
+        case "extend":
+            items.extend(given)
+        case "set":
+            items[assignment.place] = given
+        case _:
+            del items[assignment.place]
+    return items
 
 
 def _with_part(field: Field, held: Any, assignment: Assignment) -> Any:

@@ -19,7 +19,7 @@ from .judges import Differs, Named
 from .kinds import EXTRA, exact, text_of
 from .models import Model, Record, slots_of
 from .oracle import Row, State, plain
-from .questions import Assignment, random_assignment, random_part
+from .questions import Assignment, Question, random_assignment, random_element, random_part
 
 if TYPE_CHECKING:
     from .answers import Trial
@@ -132,8 +132,14 @@ class Deed:
 class Write:
     """What is done to one entity: by a store, or in a transaction."""
 
-    verb: Literal["insert", "upsert", "upsert merge", "overwrite", "replace", "merge", "delete", "delete key", "stale"]
-    """To ``overwrite`` is to replace whatever is there; what is ``stale`` was written since it was read."""
+    verb: Literal[
+        "insert", "upsert", "upsert merge", "overwrite", "replace", "merge", "returning", "or insert", "patch", "delete",
+        "delete key", "stale",
+    ]  # fmt: skip
+    """To ``overwrite`` is to replace whatever is there; what is ``stale`` was written since it was read.
+
+    Of merges one is ``returning`` what is stored, one is to ``or insert`` the row where it is missing, one is a ``patch``.
+    """
     of: str
     row: Row
     """The entity as it is to be, or one with its key."""
@@ -165,6 +171,13 @@ class Write:
                 return f"{by}.replace({entity}.replace({', '.join(values)}))"
             case "merge":
                 return f"{by}.merge({key}, {_assignments_text(self.of, self.assignments)})"
+            case "returning":
+                return f"{by}.merge({key}, {_assignments_text(self.of, self.assignments)}, returning=True)"
+            case "or insert":
+                return f"{by}.merge({key}, {_assignments_text(self.of, self.assignments)}, or_insert={new})"
+            case "patch":
+                members = [f"{one.field!r}: {text_of(one.value)}" for one in self.assignments]
+                return f"{by}.merge({key}, *tm.patch({self.of}, {{{', '.join(members)}}}))"
             case "stale":
                 return f"{by}.replace({entity})"
         return f"{by}.delete({entity if self.verb == 'delete' else key})"
@@ -189,7 +202,9 @@ class Write:
                 made = {**(there or {}), **made}
             case "stale" if there is None:
                 return tm.EntityNotFound
-            case "merge" | "stale":
+            case "or insert":
+                return _merged(state, self.of, self.row, self.assignments, missing=self.row)
+            case "merge" | "stale" | "returning" | "patch":
                 return _merged(state, self.of, self.row, self.assignments)
             case _ if there is None:
                 return tm.EntityNotFound
@@ -222,8 +237,8 @@ class Writes:
     """Writes of different entities that are all done, or none: in one transaction, or in a call for all of them."""
 
     writes: tuple[Write, ...]
-    how: Literal["one", "transaction", "many", "move"]
-    """A move is written as a deletion, and an insert in its place."""
+    how: Literal["one", "transaction", "many", "columns", "move"]
+    """A move is written as a deletion, and an insert in its place; ``columns`` are those of ``many``, of one class."""
 
     @property
     def verb(self) -> str:
@@ -245,6 +260,10 @@ class Writes:
             case "many":
                 new = [_entity_text(one.of, one.row) for one in self.writes]
                 return f"store.{first.verb}_many([{', '.join(new)}]{', atomic=True' * (first.verb == 'insert')})"
+            case "columns":
+                columns = {name: [one.row[name] for one in self.writes] for name in first.row}
+                texts = [f"{name!r}: {text_of(values)}" for name, values in columns.items()]
+                return f"store.upsert_columns({first.of}, {{{', '.join(texts)}}})"
             case "move":
                 return f"store.move({first.read_text(model)}, {key_text(model.record(first.of), self.writes[1].row)})"
         calls = [f"lambda tx, one={one.read_text(model)}: {one.text(model, 'tx', 'one')}" for one in self.writes]
@@ -293,11 +312,11 @@ class Writes:
             raise Differs("times of now", f"{same} as they were")
 
 
-def _merged(state: State, of: str, row: Row, assignments: Sequence[Assignment]) -> Outcome:
-    """Return what is there after a merge, unique values aside."""
+def _merged(state: State, of: str, row: Row, assignments: Sequence[Assignment], missing: Row | None = None) -> Outcome:
+    """Return what is there after a merge, unique values aside; where it is missing, it may be a row."""
     if _is_refused(state, of, assignments):
         return tm.InvalidEntity
-    there = [one for one in state.rows(of) if _same(state, of, one, row)]
+    there = [one for one in state.rows(of) if _same(state, of, one, row)] or [missing] * (missing is not None)
     if not there:
         return tm.EntityNotFound
     record, made, after = state.model.record(of), dict(there[0]), state.copy()
@@ -332,6 +351,88 @@ def _assignments_text(name: str, assignments: Sequence[Assignment]) -> str:
     return ", ".join(one.text(name) for one in sorted(assignments, key=lambda one: one.named))
 
 
+@attrs.frozen
+class MoveByQuery:
+    """A move of what a query finds to a class, with values of its fields and of the entity's."""
+
+    question: Question
+    to: str
+    taken: tuple[str, ...]
+    """The fields that it takes from the entity."""
+    constants: tuple[tuple[str, Any], ...]
+    verb: str = "move_to"
+
+    def text(self, model: Model) -> str:
+        """Return source of the call."""
+        values = [f"{name}=one.{name}" for name in self.taken] + [
+            f"{name}={text_of(one)}" for name, one in self.constants
+        ]
+        return f"{self.question.text()}.move_to(lambda one: {self.to}({', '.join(values)}))"
+
+    def do(self, trial: Trial) -> None:
+        """Do it, and compare what it returns and what is there then.
+
+        Raises:
+            Differs
+        """
+        state, (of,) = trial.state, self.question.of
+        target = state.model.record(self.to)
+        sources = [row for _, row in trial.matches(self.question)]
+        set_anyway = {one.name: one.pool[0] for one in target.own if one.on_write}
+        rows = [{name: row[name] for name in self.taken} | dict(self.constants) | set_anyway for row in sources]
+        targets = {state.identity(self.to, row): cleaned(target, row) for row in rows}
+        there = {state.identity(self.to, row): row for row in state.written(self.to)}
+        moving = {state.identity(of, row) for row in sources} if of == self.to else set()
+        if len(targets) < len(rows) or moving & targets.keys():
+            return  # (which of them comes first is another matter)
+        equal = {
+            key
+            for key, row in targets.items()
+            if exact(there.get(key)) == exact({n: row[n] for n in there.get(key, {})})
+        }
+        after, errors = state.copy(), set[type[Exception]]()
+        for row in sources:
+            after.remove(of, row)
+        for key, row in targets.items():
+            if key in there and key not in equal:
+                errors.add(tm.EntityExists)
+            after.put(self.to, row)
+        errors |= {tm.UniqueViolation} if after.clashes() else set()
+        answer = trial.run(self.text(state.model))
+        if isinstance(answer, tm.ScanRefused) and not self.question.scan:
+            return
+        if (type(answer) not in errors) if errors else exact(answer) != exact(len(sources)):
+            raise Differs(f"{errors or len(sources)}", repr(answer))
+        touched = [(of, row) for row in sources] + [(self.to, row) for key, row in targets.items() if key not in equal]
+        trial.settle(state if errors else after, [] if errors else touched)
+
+
+def random_move_by_query(rng: random.Random, state: State, question: Question) -> MoveByQuery | None:
+    """Return a move of what a question finds, now and then, to any class without a rule."""
+    record, target = state.model.record(question.of[0]), rng.choice(state.model.entities)
+    plain = len(question.of) == 1 and not question.order and question.limit is None
+    if not plain or record.of is not None or not record.options or target.rule is not None or not target.key_fields:
+        return None
+    if rng.random() < 0.5:
+        return None
+    own = {one.name: one for one in record.own}
+    taken, constants = list[str](), list[tuple[str, Any]]()
+    free = rng.choice(sorted(target.key_fields))  # (one of its key's becomes another value)
+    for field in [one for one in target.own if not one.on_write]:
+        mine = own.get(field.name)
+        fits = (
+            mine is not None
+            and mine.kind is field.kind
+            and mine.optional <= field.optional
+            and mine.least == field.least
+        )
+        if fits and field.name != free:
+            taken.append(field.name)
+        else:
+            constants.append((field.name, rng.choice(field.pool)))
+    return MoveByQuery(question, target.name, tuple(taken), tuple(constants))
+
+
 def random_deeds(rng: random.Random, state: State) -> list[Deed]:
     """Return what is done, now and then, with a store between questions."""
     record = rng.choice(state.model.entities)
@@ -346,7 +447,7 @@ def random_deeds(rng: random.Random, state: State) -> list[Deed]:
         return []
     row = rng.choice(rows)
     if chance < 0.67:
-        plain = [one for one in given if one.verb == "set" and one.part is None]
+        plain = [one for one in given if one.is_whole]
         return [Deed("replace_many", record.name, assignments=(plain[0],))] if plain else []
     if chance < 0.8:
         other, how = rng.choice(rows), rng.choice(("key", "key", "entity", "since", "never"))
@@ -364,6 +465,8 @@ def _anything(rng: random.Random, record: Record) -> Row:
 
 
 def _assignment(rng: random.Random, record: Record) -> Assignment | None:
+    if record.options and rng.random() < 0.5 and (element := random_element(rng, record)) is not None:
+        return element
     return random_part(rng, record) if rng.random() < 0.5 else random_assignment(rng, record)
 
 
@@ -393,6 +496,10 @@ def random_writes(rng: random.Random, state: State, fits: Fits = lambda *_: True
         if write.verb != "stale" or not any(one.verb == "stale" for one in writes):
             writes.append(write)
     writes.sort(key=lambda one: one.verb != "stale")
+    if verb == "upsert" and len({one.of for one in writes}) == 1:
+        record = state.model.record(writes[0].of)
+        if record.options and not any(one.on_write for one in record.own) and rng.random() < 0.5:
+            how = "columns"
     return Writes(tuple(writes), how) if writes else None  # type: ignore[arg-type]
 
 
@@ -409,9 +516,14 @@ def _random_write(rng: random.Random, state: State, fits: Fits, verb: str = "") 
         row = ruled_row
     can_merge = record.rule is None and all(field.kind is not EXTRA for field in record.own)
     verbs = ["insert", "upsert", "overwrite", "replace", "merge", "merge", "delete", "delete key", "stale"]
+    if record.options:
+        verbs += ["returning", "patch", *["or insert"] * (2 * (not record.measures))]
     verb = verb or rng.choice([*verbs, *["upsert merge"] * can_merge])
-    assignments = _assignments(rng, record, fits) if verb in ("merge", "stale") else ()
-    if verb in ("merge", "stale") and not assignments:
+    merges = verb in ("merge", "stale", "returning", "or insert", "patch")
+    assignments = _assignments(rng, record, fits) if merges else ()
+    if verb == "patch":
+        assignments = tuple([one for one in assignments if one.is_whole and record.field(one.field).kind is not EXTRA])
+    if merges and not assignments:
         return None
     return Write(verb, record.name, row, assignments)  # type: ignore[arg-type]
 

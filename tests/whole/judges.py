@@ -15,6 +15,7 @@ import attrs
 import tablemapper as tm
 
 from .kinds import exact
+from .models import slots_of
 from .oracle import Row, average, clean, extreme, in_order, plain, same_partition, sort_values, total, value
 from .questions import Ask, Question
 
@@ -189,6 +190,22 @@ def _grouped(trial: Trial, question: Question, ask: Ask, matches: list[Named], a
         raise Differs(f"{expected}", f"{found}")
 
 
+def _paired(trial: Trial, question: Question, ask: Ask, matches: list[Named], answer: Any, query: Any) -> None:
+    if isinstance(answer, Exception):
+        raise Differs(f"{len(matches)} pairs", repr(answer))
+    state, other = trial.state, trial.state.model.record(ask.how)
+    names = dict.fromkeys(slot.field for slot in slots_of(other.partition, other.row))
+    there = {state.identity(other.name, row): row for row in state.rows(other.name)}
+    expected = []
+    for _, row in matches:
+        key = {name: value(row, one) for name, one in zip(names, ask.operands, strict=True)}
+        missing = any(held is None for held in key.values())
+        expected.append((row, None if missing else there.get(state.identity(other.name, key))))
+    found = [tuple([one and trial.rows_of([one])[0][1] for one in pair]) for pair in answer]
+    same_rows(expected, found, least=most_of(question, matches))
+    _listed(trial, question, ask, matches, [one for one, _ in answer], query)
+
+
 def _partition(trial: Trial, question: Question, ask: Ask, matches: list[Named], answer: Any, query: Any) -> None:
     model = trial.state.model
     record = model.record(question.of[0])
@@ -284,5 +301,5 @@ def _partitions(trial: Trial, question: Question, ask: Ask, matches: list[Named]
 JUDGES: dict[str, Callable[[Trial, Question, Ask, list[Named], Any, Any], None]] = {
     "list": _listed, "count": counted, "exists": _exists, "first": _first, "one_or_none": _one, "pages": _paged,
     "budget": _paged, "nothing": _nothing, "explain": _explained, "select": _selected, "first selected": _selected,
-    "columns": _columned, "arrow": _in_arrow, "json": _through_json, "partitions": _partitions, "parts": _parted, "paged selected": _selected, "total": _totalled, "groups": _grouped, "partition": _partition,
+    "columns": _columned, "arrow": _in_arrow, "json": _through_json, "partitions": _partitions, "parts": _parted, "pairs": _paired, "paged selected": _selected, "total": _totalled, "groups": _grouped, "partition": _partition,
 }  # fmt: skip

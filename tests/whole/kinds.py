@@ -123,6 +123,12 @@ _NEAR = (
     ("ß", "SS"),
 )
 STR = Kind("str", _TEXTS, ("", "", "", "fold", "hash", "shard(2)", "prefix(1)", "prefix(2)"), "free", near=_NEAR)
+_BORDER = 2**15  # UTF-16 units of a property in an account
+LARGE = Kind(
+    "str", ("", "x", "x" * (_BORDER - 1), "x" * _BORDER, "\u20ac" * (_BORDER + 1), "x" + "\U0001f600" * (_BORDER // 2)),
+    ordered=False,
+)  # fmt: skip
+"""A text of a field with ``large=True``, which is in no key, index, order or group."""
 INT = Kind(
     "int", (0, 1, -1, 2, 7, 10, -10, 42, 2**63 - 1, -(2**63)), ("", "", "desc", "hash", "shard(3)"), "self", summed=True,
     near=((-1, 0, 1, 2, 10), (2**63 - 1, 2**63 - 2, 2**62, 0), (-(2**63), 1 - 2**63, -(2**62), 2**63 - 1)),
@@ -279,6 +285,8 @@ def exact(value: Any) -> str:
             return f"{type(value).__name__} {[(name, exact(value[name])) for name in sorted(value) if name != WRITTEN]}"
         case list() | tuple():
             return f"{type(value).__name__} {[exact(one) for one in value]}"
+        case str() if len(value) > 1_000:  # (whose repr takes long)
+            return f"str {value}"
     return repr(value)
 
 

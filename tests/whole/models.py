@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import attrs
 
 from .conditions import Calculation, Condition, Operand, operands
-from .kinds import INT, MOMENT, NESTED, WRITTEN, Kind, namespace, text_of
+from .kinds import INT, LARGE, MOMENT, NESTED, WRITTEN, Kind, namespace, text_of
 
 
 @attrs.frozen
@@ -89,6 +89,8 @@ class Field:
             options.append(f"on_write=lambda: {text_of(self.pool[0])}")
         if self.expires:
             options.append("expires=True")
+        if self.kind is LARGE:
+            options.append("large=True")
         return f"{text} = tm.field({', '.join(options)})" if options else text
 
 
@@ -187,6 +189,8 @@ class Record:
 
     timed: bool = False
     """Whether questions speak of when its entities were written."""
+    options: bool = False
+    """Whether its entities are written with elements of lists, patches and what is inserted where it is missing."""
     lines: tuple[str, ...] = ()
     """More of the class body, which no question speaks of."""
     stored_type: str | None = None
@@ -241,6 +245,8 @@ class Record:
 @attrs.frozen
 class Model:
     records: tuple[Record, ...]
+    variant: str = ""
+    """Of which its classes are: the text behind the name of each."""
 
     def record(self, name: str) -> Record:
         return {record.name: record for record in self.records}[name]
@@ -252,11 +258,12 @@ class Model:
     @property
     def bare(self) -> Model:
         """The classes of entities without what is maintained."""
-        return Model(tuple(record.bare for record in self.entities))
+        return attrs.evolve(self, records=tuple(record.bare for record in self.entities))
 
     def source(self) -> str:
         """Return the source of the classes."""
-        return "\n\n".join(record.source() for record in self.records)
+        variants = [f'{one.name} = {one.name}.variant("{self.variant}")' for one in self.records if self.variant]
+        return "\n\n".join([record.source() for record in self.records] + ["\n".join(variants)] * bool(variants))
 
 
 def compiled(source: str, names: Mapping[str, Any] = {}) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from .models import Field, Record, slots_of
 from .oracle import State, value
 
 Step: TypeAlias = tuple[Operand, bool]
+LIST_VERBS = ("append", "extend", "discard")
 
 
 @attrs.frozen
@@ -76,17 +77,30 @@ class Assignment:
 
     field: str
     verb: str
-    """``set`` a value, or ``copy`` a field, or ``add`` (to what may be missing) or ``plus`` a value; or ``remove``."""
+    """``set`` a value, or ``copy`` a field, or ``add`` (to what may be missing) or ``plus`` a value; or ``remove``.
+
+    Of a list: ``append``, ``extend``, ``discard``.
+    """
     value: Any
     part: Operand | None = None
     """Of the field, if that is all that changes."""
+    place: int | None = None
+    """Of an element of a list, which is ``set`` or ``remove``d."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it says what the whole field becomes."""
+        return self.verb == "set" and self.part is None and self.place is None
 
     @property
     def named(self) -> bool:
         """Whether it is written with a keyword."""
-        return self.part is None and self.verb != "add"
+        return self.part is None and self.place is None and self.verb in ("set", "copy", "plus")
 
     def text(self, name: str) -> str:
+        if self.place is not None or self.verb in LIST_VERBS:
+            target = f"{name}.{self.field}" + ("" if self.place is None else f"[{self.place}]")
+            return f"{target}.{self.verb}({'' if self.verb == 'remove' else text_of(self.value)})"
         if self.part is not None:
             given = "" if self.verb == "remove" else text_of(self.value)
             return f"{self.part.text(name)}.{self.verb}({given})"
@@ -148,6 +162,8 @@ class Ask:
                 return f"q.select({', '.join(fields)}).columns()" if fields else "q.columns()"
             case "arrow":
                 return f"q.select({', '.join(fields)}).to_arrow().to_pylist()"
+            case "pairs":
+                return f"list(q.with_({self.how}, by=({', '.join(fields)},)))"
             case "json":
                 return f"[(one, *back_and_forth({name}, one)) for one in q]"
             case "partitions":
@@ -435,6 +451,39 @@ def random_changes(rng: random.Random, state: State, question: Question) -> list
         return []
     assignment = random_part(rng, record)
     return [] if assignment is None else [Ask("update", assignment=assignment)]
+
+
+def random_pairs(rng: random.Random, state: State, question: Question) -> list[Ask]:
+    """Return, now and then, a question with the entities of a class whose key stands in fields of what is found."""
+    record, other = state.model.record(question.of[0]), rng.choice(state.model.entities)
+    if len(question.of) > 1 or record.of is not None or rng.random() < 0.7:
+        return []
+    by: list[Operand] = []
+    for name in dict.fromkeys(slot.field for slot in slots_of(other.partition, other.row)):
+        alike = [one for one in record.own if one.kind is other.field(name).kind]
+        same = [one for one in alike if one.name == name]
+        if not alike:
+            return []
+        by.append(record.operand((same if same and rng.random() < 0.7 else alike)[0].name))
+    return (
+        []
+        if not by
+        else [Ask("pairs", tuple([attrs.evolve(one, kind=record.field(one.field).kind) for one in by]), how=other.name)]
+    )
+
+
+def random_element(rng: random.Random, record: Record) -> Assignment | None:
+    """Return a change of elements of a list; None if no field has some."""
+    lists = [(one.name, one.kind.element) for one in _free(record) if one.kind.element is not None]
+    if not lists:
+        return None
+    name, element = rng.choice(lists)
+    values = [one for one in element.pool if not isinstance(one, int) or abs(one) < 2**31]
+    verb = rng.choice((*LIST_VERBS, "append", "set", "remove"))
+    place = rng.choice((0, 0, 1, -1, 5)) if verb in ("set", "remove") else None
+    several = rng.sample(values, rng.choice((0, 1, 2)))
+    value = None if verb == "remove" else several if verb == "extend" else rng.choice(values)
+    return Assignment(name, verb, value, place=place)
 
 
 def random_part(rng: random.Random, record: Record) -> Assignment | None:

@@ -18,6 +18,7 @@ from .kinds import (
     HIERARCHY,
     INT,
     INT32,
+    LARGE,
     LOCAL_SCALARS,
     MOMENT,
     MOMENT_MS,
@@ -278,6 +279,24 @@ def with_stamp(rng: random.Random, model: Model) -> Model:
     of_stamp = Index("of_stamp", *rng.choice(((index, key), (key, index))), include=("stamp",))
     first = attrs.evolve(first, fields=(*first.fields, stamp), indexes=(*first.indexes, of_stamp))
     return attrs.evolve(model, records=(first, *model.records[1:]))
+
+
+<<<<<<< HEAD
+def with_options(rng: random.Random, model: Model) -> Model:
+    """Return a model whose entities are written in every way, and whose classes often are variants."""
+    records = tuple([attrs.evolve(one, options=one.of is None) for one in model.records])
+    is_variant = rng.random() < 0.4 and all(one.over is None for one in records)
+    return Model(records, variant="7" if is_variant else "")
+=======
+def with_large(rng: random.Random, model: Model) -> Model:
+    """Return a model whose first class has a field of large values, and indexes that name what they include."""
+    first = model.records[0]
+    names = tuple([field.name for field in first.fields])
+    indexes = [attrs.evolve(one, every=False, include=names) if one.every else one for one in first.indexes]
+    large = Field("large", LARGE, rng.random() < 0.4, pool=tuple(rng.sample(LARGE.pool, 4)))
+    first = attrs.evolve(first, fields=(*first.fields, large), indexes=tuple(indexes))
+    return attrs.evolve(model, records=(first, *model.records[1:]))
+>>>>>>> large
 
 
 def _is_there(record: Record, operand: Operand | Calculation | None) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 import attrs
 
 from .answers import Case, Trial, random_rows
-from .deeds import Deed, Writes, random_deeds, random_writes
+from .deeds import Deed, MoveByQuery, Writes, random_deeds, random_move_by_query, random_writes
 from .judges import Differs, Named
 from .models import Model, Record
 from .oracle import State
@@ -21,6 +21,7 @@ from .questions import (
     Question,
     random_asks,
     random_changes,
+    random_pairs,
     random_parts,
     random_question,
     random_views,
@@ -31,8 +32,10 @@ from .random_models import (
     ended_rows,
     random_model,
     with_ending,
+    with_large,
     with_levels,
     with_maintained,
+    with_options,
     with_rules,
     with_stamp,
     with_turned,
@@ -61,6 +64,8 @@ STAMPED = 70_000_000
 """From here to the writes, models often have a field that each write sets."""
 ENDING = 100_000_000
 """The first seed of classes that end: some of their entities have ended, and nothing finds these."""
+OPTIONS = 120_000_000
+"""The first seed of writes of elements and by patches, of pairs, moves by query, and variants; half of the classes end."""
 
 
 _OF_ALL = frozenset({"partitions", "clear"})
@@ -109,7 +114,7 @@ class Kept:
     model: Callable[[Model], Model] = lambda model: model
     """Returns a model without what the engine tells otherwise."""
     asks: Callable[[Ask, Model], bool] = lambda ask, model: True
-    deeds: Callable[[Deed | Writes], bool] = lambda deed: True
+    deeds: Callable[[Deed | Writes | MoveByQuery], bool] = lambda deed: True
     refused: tuple[type[Exception], ...] = ()
     """How it refuses a model that it cannot keep."""
 
@@ -154,15 +159,22 @@ def _tried(seed: int, tally: Tally, kept: Kept) -> Failure | None:
         model = attrs.evolve(model, records=tuple(attrs.evolve(one, timed=True) for one in model.records))
     if (RULES <= seed < TURNED or WRITES <= seed < ENDING) and more.random() < 0.8:
         model = with_rules(more, model)
-    if seed >= ENDING:
+    ends = seed >= ENDING and (seed < OPTIONS or more.random() < 0.5)
+    if ends:
         model = with_ending(more, model)
+    elif seed >= OPTIONS and more.random() < 0.5:
+        model = with_rules(more, model)
+    if seed >= OPTIONS:
+        model = with_options(more, model)
     beside = random.Random(f"stamp {seed}")
     if (STAMPED <= seed < WRITES and beside.random() < 0.8) or (seed >= ENDING and beside.random() < 0.3):
         model = with_stamp(beside, model)
+    if seed >= ENDING and random.Random(f"large {seed}").random() < 0.15:
+        model = with_large(beside, model)
     model = kept.model(model)
     rows = tuple((record.name, row) for record in model.entities for row in random_rows(rng, record, 14))
     late = rng.random() < 0.1
-    if seed >= ENDING:
+    if ends:
         rows = tuple(ended_rows(more, model, [*rows]))
         # (An index is built over what has ended, too.)
         late = late and not any(index.unique for record in model.records for index in record.indexes)
@@ -176,18 +188,21 @@ def _tried(seed: int, tally: Tally, kept: Kept) -> Failure | None:
                     question = random_walk(more, trial.state)
                 parts = random_parts(more, question) if seed >= WIDER else []
                 changes = random_changes(more, trial.state, question) if seed >= UNDECLARED else []
+                pairs = random_pairs(more, trial.state, question) if seed >= OPTIONS else []
                 views = random_views(more, trial.state, question) if seed >= DEEDS else []
-                for ask in (*parts, *views, *random_asks(rng, trial.state, question), *changes):
-                    if not kept.asks(ask, model) or (seed >= ENDING and ask.verb in _OF_ALL):
+                for ask in (*parts, *views, *pairs, *random_asks(rng, trial.state, question), *changes):
+                    if not kept.asks(ask, model) or (ends and ask.verb in _OF_ALL):
                         continue
                     tally.asks[ask.verb] += 1
                     case = Case(model, _rows(trial.state), question, ask, late)
                     trial.ask(question, ask)
-                deeds: list[Deed | Writes] = [*random_deeds(more, trial.state)] if seed >= DEEDS else []
+                deeds: list[Deed | Writes | MoveByQuery] = [*random_deeds(more, trial.state)] if seed >= DEEDS else []
                 if seed >= WRITES and (writes := random_writes(more, trial.state)) is not None:
                     deeds = [writes]
+                if seed >= OPTIONS and (move := random_move_by_query(more, trial.state, question)) is not None:
+                    deeds.append(move)
                 for deed in filter(kept.deeds, deeds):
-                    if seed >= ENDING and (deed.verb in _OF_ALL or "atomic=True" in deed.text(model)):
+                    if ends and (deed.verb in _OF_ALL or "atomic=True" in deed.text(model)):
                         continue  # (which is refused where what has ended has a key)
                     tally.asks[deed.verb] += 1
                     case = Case(model, _rows(trial.state), question, deed, late)

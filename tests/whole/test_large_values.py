@@ -295,3 +295,69 @@ def test_columns_hold_large_values_as_any_others(store: tm.Store) -> None:
     store.insert_columns(Doc, {"shelf": ["a", "a"], "number": [1, 2], "body": ["é" * 70_000, ""]})
     assert [doc.body for doc in store.partition(Doc.shelf == "a")] == ["é" * 70_000, ""]
     assert store.query(Doc).where(Doc.shelf == "a").to_arrow()["body"].to_pylist() == ["é" * 70_000, ""]
+
+
+def noted(*, large: bool, renamed: bool = False, turned: bool = False) -> Any:
+    """Return a class of notes, as a script has it: with the option, or without."""
+    name = "text" if renamed else "body"
+    options = tm.field(default="", large=True) if large else tm.field(default="")
+    partition, row = ("{number}", "{shelf}") if turned else ("{shelf}", "{number}")
+    return type(tm.Entity)(
+        "Note",
+        (tm.Entity,),
+        {
+            "__annotations__": {"shelf": tm.Field[str], "number": tm.Field[int], name: tm.Field[str]},
+            "__module__": __name__,
+            name: options,
+            "key": tm.Key(partition=partition, row=row),
+        },
+        table="Notes",
+    )
+
+
+@pytest.mark.parametrize("large", [True, False], ids=["scripts say it", "scripts do not"])
+def test_migrations_bring_large_values_along(place: Any, large: bool) -> None:
+    old, new, last = noted(large=large), noted(large=large, renamed=True), noted(large=large, renamed=True, turned=True)
+
+    @tm.migration(after=None, old=[old], new=[new])
+    def rename(m: tm.Migration) -> None:
+        m.rename(old.body, new.text)
+
+    @tm.migration(after="rename", old=[new], new=[last])
+    def turn(m: tm.Migration) -> None:
+        m.rekey(new, last)
+
+    before, after = noted(large=True), noted(large=True, renamed=True, turned=True)
+    with tm.open(place, models=[before]) as store:
+        store.insert_many([before("a", number, text) for number, text in enumerate(TEXTS)])
+    assert tm.migrate(place, [rename, turn], contract=True).ok
+    with tm.open(place, models=[after]) as store:
+        assert sorted(store.query(after).allow_scan(), key=lambda note: note.number) == [
+            after("a", number, text) for number, text in enumerate(TEXTS)
+        ]
+        check(store)
+
+
+def test_a_version_behind_a_script_with_functions_goes_on_with_large_values(tmp_path: Path) -> None:
+    script_old, script_new = noted(large=False), noted(large=False, renamed=True)
+    old, new = noted(large=True), noted(large=True, renamed=True)
+
+    @tm.migration(after=None, old=[script_old], new=[script_new])
+    def negate(m: tm.Migration) -> None:
+        m.rewrite(
+            script_old,
+            lambda note: script_new(note.shelf, -note.number, note.body),
+            into=script_new,
+            back=lambda note: script_old(note.shelf, -note.number, note.text),
+        )
+
+    place = tmp_path / "store.db"
+    with tm.open(place, models=[old]) as store:
+        store.insert(old("a", 1, "x" * 100_000))
+        assert tm.migrate(place, [negate]).ok
+        with tm.open(place, models=[new], migrations=[negate]) as later:
+            assert later[new.key("a", -1)].text == "x" * 100_000
+            later.insert(new("a", -2, "é" * 100_000))
+            later.merge(new.key("a", -1), text="y" * 90_000)
+            check(later)
+        assert [note.body for note in store.partition(old.shelf == "a")] == ["y" * 90_000, "é" * 100_000]

@@ -19,7 +19,7 @@ from .deeds import random_writes
 from .models import Model, compiled
 from .oracle import State
 from .questions import random_asks, random_changes, random_question
-from .random_models import as_told, random_model, with_maintained, with_undeclared
+from .random_models import as_told, random_model, with_maintained, with_options, with_undeclared
 
 pytestmark = pytest.mark.usefixtures("no_warnings_of_scans")
 STEPS = 40
@@ -28,7 +28,8 @@ STEPS = 40
 def _random_model(seed: int, rng: random.Random) -> Model:
     model = random_model(rng, local=seed % 2 == 1)
     model = with_undeclared(rng, model) if seed % 3 == 2 else model
-    return with_maintained(rng, model, calculated=True)
+    model = with_maintained(rng, model, calculated=True)
+    return with_options(rng, model) if seed % 4 == 3 else model
 
 
 def test_what_is_maintained_is_what_a_recomputation_makes(

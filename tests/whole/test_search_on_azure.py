@@ -39,7 +39,7 @@ OF_ACCOUNT = Kept(
     as_told,
     lambda ask, model: not _can_stop(ask, model),
     # (Transactions over partitions, writes of several partitions that are all done or none.)
-    lambda deed: deed.verb not in ("require", "replace_many", "transaction", "many", "move"),
+    lambda deed: deed.verb not in ("require", "replace_many", "transaction", "many", "columns", "move", "move_to"),
     (tm.InvalidModel, tm.SchemaMismatch),
 )
 
@@ -63,7 +63,7 @@ def _by(monkeypatch: pytest.MonkeyPatch, place: Any, **options: Any) -> None:
     monkeypatch.setattr(stores, "opened", opened)
 
 
-@pytest.mark.parametrize("part", [0, 1, 2, 4, 5, 8, 20, 23, 40, 60, 70, 100])
+@pytest.mark.parametrize("part", [0, 1, 2, 4, 5, 8, 20, 23, 40, 60, 70, 100, 120])
 def test_answers_of_the_engine_are_right(part: int, full_size: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     _by(monkeypatch, AzurePlace, clock=lambda: stores._NOW)
     tally, start = Tally(), part * LOCAL

@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 
 from tablemapper.engines import locations
+from tablemapper.engines.azure.engine import AzureEngine
+from tablemapper.engines.azure.tables.background import Background
 
 VERSION = "3.37.0"
 FOLDER = Path(os.environ.get("AZURITE_FOLDER", Path.home() / ".cache" / "tablemapper" / "azurite"))
@@ -36,8 +38,13 @@ class AzuritePlace:
             _CONNECTIONS[name] = _connection()
         self._place = _PLACE_OF(_CONNECTIONS[name])
 
-    def open(self, schema: Any, *, read_only: bool = False, **_: Any) -> Any:
-        return self._place.open(schema, durability="full", timeout=None, read_only=read_only)
+    def open(
+        self, schema: Any, *, read_only: bool = False, now: Callable[[], int] | None = None, **_: Any
+    ) -> AzureEngine:
+        """Open it; with a clock, by which entities end."""
+        clock: Any = {} if now is None else {"now": now}
+        connection = self._place._connect("full", None)
+        return AzureEngine.open(schema=schema, read_only=read_only, background=Background, **connection, **clock)
 
 
 def _connection() -> str:

@@ -170,7 +170,7 @@ class Memory:
         return EntityPage(found, None, self._date())
 
     def _date(self) -> str:
-        return formatdate(self._clock() / 1e6 + self.ahead, usegmt=True)
+        return date_of(self._clock() / 1e6 + self.ahead)
 
     def _test(self, where: Filter) -> Callable[[tuple[str, str], Stored], bool]:
         """Return whether a filter holds, as a function of an entity: each of its values is read once."""
@@ -247,9 +247,8 @@ class Memory:
             typed |= {name: (edm, _short(value)) for name, (edm, value) in typed.items() if edm == "DateTime"}
         if change.kind == "merge" and held is not None:
             typed = held.typed | typed
-        timestamp = _written(self._last)
-        etag = f"W/\"datetime'{timestamp.replace(':', '%3A')}'\""
-        table[key] = Stored(typed, etag, timestamp)
+        etag = etag_of(self._last)
+        table[key] = Stored(typed, etag, _written(self._last))
         return etag
 
 
@@ -264,6 +263,16 @@ def _units(text: str) -> bytes:
 def _written(timestamp: int) -> str:
     seconds, micro = divmod(timestamp, 1_000_000)
     return _short(time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{micro:06}0Z")
+
+
+def etag_of(timestamp: int) -> str:
+    """Return the ETag of a row that was written at a time in µs."""
+    return f"W/\"datetime'{_written(timestamp).replace(':', '%3A')}'\""
+
+
+def date_of(seconds: float) -> str:
+    """Return a time as it is in the head of an answer."""
+    return formatdate(seconds, usegmt=True)
 
 
 def _short(text: str) -> str:

@@ -102,7 +102,7 @@ def _once(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
 @pytest.mark.one_python
 @pytest.mark.long
 def test_what_is_built_anew_beside_writers_is_complete(full_size: bool) -> None:
-    counts = played(Anew, range(2_000 if full_size else 15))
+    counts = played(Anew, range(2_000 if full_size else 6))
     assert min(counts.values()) > 0, counts
 
 

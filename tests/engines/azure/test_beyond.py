@@ -389,7 +389,7 @@ def play(seeds: Iterable[int], **options: Any) -> Counter[str]:
 @pytest.mark.one_python
 @pytest.mark.long
 def test_what_is_elsewhere_follows_whatever_is_lost(full_size: bool) -> None:
-    counts = play(range(3_000 if full_size else 30))
+    counts = play(range(3_000 if full_size else 12))
     assert min(count for name, count in counts.items() if name != "unknown") > 0, counts
     assert counts["late sweeps"] > 0 < counts["cut"]
 
@@ -397,7 +397,7 @@ def test_what_is_elsewhere_follows_whatever_is_lost(full_size: bool) -> None:
 @pytest.mark.one_python
 @pytest.mark.long
 def test_so_it_does_where_most_answers_are_lost_and_outcomes_are_true(full_size: bool) -> None:
-    counts = play(range(1_000 if full_size else 8), rates=Rates(crash=0.005, lost=0.45, late=0.05, busy=0.1))
+    counts = play(range(1_000 if full_size else 4), rates=Rates(crash=0.005, lost=0.45, late=0.05, busy=0.1))
     assert min(counts.values()) > 0, counts
 
 
@@ -443,7 +443,7 @@ def test_what_is_lost_left_over_or_wrong_is_made_right() -> None:
 @pytest.mark.one_python
 @pytest.mark.long
 def test_who_repairs_meanwhile_does_no_harm(full_size: bool) -> None:
-    play(range(2_000 if full_size else 12), repairers=4)
+    play(range(2_000 if full_size else 5), repairers=4)
 
 
 # ---------------------------------------------------------------------------------------------- mutants

@@ -4,17 +4,12 @@ order that is drawn, with kills, lost answers and late requests; then with what 
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import random
-import subprocess
-import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -25,7 +20,7 @@ from tablemapper.engines.azure import builds
 from tablemapper.engines.azure.builds import Builder
 from tablemapper.engines.azure.catalogue import open_classes
 from tablemapper.engines.azure.catalogue.open_classes import CatalogueRefresher, OpenClasses
-from tablemapper.engines.azure.cross_partition import intent_execution, outbox
+from tablemapper.engines.azure.cross_partition import intent_execution
 from tablemapper.engines.azure.cross_partition.marks import DUPLICATE, BuildMark, of_writes
 from tablemapper.engines.azure.cross_partition.outbox import Deadline, DeleteRow, Intent, Outbox, Timing
 from tablemapper.engines.azure.engine import AzureEngine
@@ -264,14 +259,14 @@ def play(seeds: Iterable[int], **options: Any) -> Counter[str]:
 @pytest.mark.one_python
 @pytest.mark.long
 def test_what_is_built_beside_writers_is_complete(full_size: bool) -> None:
-    counts = play(range(2_000 if full_size else 20))
+    counts = play(range(2_000 if full_size else 8))
     assert min(counts[name] for name in counts if name != "stopped") > 0, counts
 
 
 @pytest.mark.one_python
 @pytest.mark.long
 def test_what_is_built_beside_writers_that_stand_still_is_complete(full_size: bool) -> None:
-    assert play(range(2_000 if full_size else 6), rates=STOPPED)["stopped"] > 100
+    assert play(range(2_000 if full_size else 3), rates=STOPPED)["stopped"] > 50
 
 
 def test_a_builder_leaves_no_rows_of_entities_that_were_written_meanwhile() -> None:
@@ -298,7 +293,7 @@ def test_a_row_that_another_write_has_still_to_put_is_waited_for_and_then_delete
 
 
 def test_what_killed_builders_left_is_finished_before_it_is_read() -> None:
-    play(range(3), rates=Rates(), alone=True, killed=0.02)
+    play(range(2), rates=Rates(), alone=True, killed=0.02)
 
 
 # ---------------------------------------------------------------------------------------------- mutants
@@ -518,9 +513,9 @@ class Mortal(Clocked, Faulty):
 
 
 @pytest.mark.parametrize("way", ["before", "after", "lost"])
-def test_what_a_builder_left_at_any_request_is_finished_before_it_is_read(way: str) -> None:
+def test_what_a_builder_left_at_any_request_is_finished_before_it_is_read(way: str, *, full_size: bool) -> None:
     item = cls(OLD, "Item")
-    for at in itertools.count(1):
+    for at in itertools.count(1, 1 if full_size else 6):
         memory = Mortal(1)
         before = tm.Store(memory.open(OLD))
         before.insert_many([item("shop0", n, ["red", "green"][n % 2], n / 8, code=f"{n}") for n in range(4)])
@@ -634,51 +629,3 @@ def test_what_is_known_and_cannot_be_built_is_refused_by_name() -> None:
     with pytest.raises(tm.SchemaMismatch, match=r"Item\.by_tone: the store has this index as by_shade"):
         memory.open(compile_schema([renamed]))
     assert not [one for one in memory.sent[sent:] if isinstance(one, GroupTransaction)]
-
-
-# ---------------------------------------------------------------------------------------------- on the emulator
-
-
-@pytest.mark.one_python
-def test_an_index_and_totals_are_built_while_an_older_process_writes(
-    connection: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        outbox, "LOCAL", Timing(look=0.3, deadline=2.0, lease=4.0, grace=6.0, request=0.3)
-    )  # (the head tells others)
-    first = old()
-    item: Any = first[0]
-    with tm.open(connection, models=first) as store:
-        store.insert_many([item(f"shop{n % 3}", n, ["red", "green", None][n % 3], n / 8) for n in range(120)])
-    notes = tmp_path / "notes"
-    older = subprocess.Popen([sys.executable, "-m", "tests.engines.azure.versions", connection, str(notes)])
-    try:
-        while not notes.exists() or notes.stat().st_size < 100:
-            time.sleep(0.05)
-            assert older.poll() is None
-        before, told = notes.stat().st_size, list[str]()
-        models = new()
-        newer, _, colors, shop = models
-        with tm.open(connection, models=models, progress=lambda one: told.append(str(one))) as store:
-            assert notes.stat().st_size > before + 100  # (it wrote all the time)
-            assert not store._engine.unready
-            time.sleep(1.0)
-            older.terminate()
-            assert older.wait(60) == 0
-            store.sweep(full=True)
-            assert store.check().ok, str(store.check())
-            found: list[Any] = list(store.query(newer).allow_scan())
-            for color in ("red", "green"):
-                sizes = sorted(one.size for one in found if one.color == color)
-                assert [one.size for one in store.query(newer.by_color(color))] == sizes  # type: ignore[attr-defined]
-                group: Any = store.get(colors.key(color))  # type: ignore[attr-defined]
-                assert (group.items, group.total) == (len(sizes), math.fsum(sizes))
-            whole: Any = store.get(shop.key("shop1"))  # type: ignore[attr-defined]
-            assert whole.items == sum(one.shop == "shop1" for one in found)
-    finally:
-        older.kill()
-    outcomes = [json.loads(line) for line in notes.read_text().splitlines()]
-    late = {"OutcomeUnknown", "StoreError"}  # (on a busy machine)
-    assert {*outcomes} <= {"done", "missing", *late}, {*outcomes}
-    assert outcomes.count("done") > len(outcomes) / 2
-    assert told

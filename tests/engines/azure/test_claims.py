@@ -10,6 +10,7 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.engines.azure.catalogue import claims
+from tablemapper.engines.azure.catalogue.publication import FORMAT
 from tablemapper.engines.azure.engine import AzureEngine
 from tablemapper.engines.azure.tables.reserved_names import CLAIM
 from tablemapper.engines.azure.tables.service import (
@@ -315,8 +316,8 @@ def test_a_program_of_an_unknown_format_is_refused_and_one_that_knows_no_prefix(
     assert memory.tables["Staging"]["store", "head"].typed["format"] == ("Int32", 2)
     opened(memory).close()
     assert memory.tables["TableMapper"]["store", "head"].typed["format"] == ("Int32", 1)
-    memory.send(GroupTransaction("Staging", "store", (RowChange("merge", "head", {"format": 3}, "*"),)))
-    with pytest.raises(tm.NotAStore, match="Staging has format 3"):
+    memory.send(GroupTransaction("Staging", "store", (RowChange("merge", "head", {"format": FORMAT + 1}, "*"),)))
+    with pytest.raises(tm.NotAStore, match=f"Staging has format {FORMAT + 1}"):
         opened(memory, "Staging")
 
 

@@ -387,7 +387,7 @@ def test_what_a_writer_left_of_the_class_is_not_finished_meanwhile() -> None:
 
 
 @pytest.mark.parametrize("way", ["before", "lost"])
-def test_a_clearing_that_ended_at_any_request_is_undone_or_finished(way: str) -> None:
+def test_a_clearing_that_ended_at_any_request_is_undone_or_finished(way: str, *, full_size: bool) -> None:
     """By the next program that opens the store, by a sweep, or by the next clearing."""
 
     def begun() -> Faulty:
@@ -400,7 +400,8 @@ def test_a_clearing_that_ended_at_any_request_is_undone_or_finished(way: str) ->
     with opened(whole) as store:
         start = whole.number
         store.clear(Log)
-    for at in range(start + 1, whole.number + 1):
+    every = range(start + 1, whole.number + 1)
+    for at in every if full_size else {*every[way == "lost" :: 5], every[-1]}:
         memory = begun()
         memory.at, memory.way = at, way
         with suppress(KeyboardInterrupt), opened(memory) as store:
@@ -534,7 +535,7 @@ class Play:
 
 @pytest.mark.one_python
 def test_no_acknowledged_write_is_lost_beside_a_clearing(full_size: bool) -> None:
-    seeds = 600 if full_size else 12
+    seeds = 600 if full_size else 6
     counts = played(Play, range(seeds))
     assert counts["cleared"] > seeds * 0.5
     assert counts["written since"] > seeds * 0.4
@@ -588,5 +589,5 @@ class DropPlay(Play):
 
 @pytest.mark.one_python
 def test_a_drop_beside_writers_leaves_nothing_and_the_class_comes_back_empty(full_size: bool) -> None:
-    seeds = 200 if full_size else 8
+    seeds = 200 if full_size else 4
     assert played(DropPlay, range(seeds))["dropped"] == seeds

@@ -130,7 +130,7 @@ def play(seeds: Iterable[int], **options: Any) -> Counter[str]:
 @pytest.mark.one_python
 @pytest.mark.long
 def test_no_writer_that_stood_still_is_told_that_it_changed_a_frozen_entity(full_size: bool) -> None:
-    seeds = 1_000 if full_size else 40
+    seeds = 1_000 if full_size else 20
     counts = play(range(seeds), stopped=0.05)
     assert counts["frozen"] > seeds * 0.8
     assert counts["late"] > seeds / 40
@@ -150,7 +150,7 @@ def test_writers_that_do_not_look_again_are_caught(monkeypatch: pytest.MonkeyPat
 @pytest.mark.one_python
 @pytest.mark.long
 def test_no_entity_changes_once_a_store_is_frozen(full_size: bool) -> None:
-    seeds = 3_000 if full_size else 60
+    seeds = 3_000 if full_size else 20
     assert play(range(seeds))["frozen"] > seeds * 0.8
 
 

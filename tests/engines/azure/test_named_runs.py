@@ -58,7 +58,7 @@ def test_a_run_that_ends_at_any_request_changes_nothing_twice(name: str, way: st
         return
     rng, ended, at = random.Random(1), False, 0
     while not ended:
-        at += 1 if full_size else rng.randrange(1, 8)
+        at += 1 if full_size else rng.randrange(1, 16)
         memory = Faulty()
         with opened(memory, cls) as store:
             store.insert_many([cls(group, number) for group in "abc" for number in range(4)])

@@ -41,9 +41,7 @@ def damage(rng: random.Random, memory: Memory, tables: set[str], classes: OpenCl
 @pytest.mark.parametrize("part", range(2))
 def test_what_was_lost_is_put_back(part: int, full_size: bool) -> None:
     fixed = tried = 0
-    for random_store in random_stores(
-        range(part * 1_000, part * 1_000 + (300 if full_size else 15)), levels=bool(part)
-    ):
+    for random_store in random_stores(range(part * 1_000, part * 1_000 + (300 if full_size else 7)), levels=bool(part)):
         trial = random_store.trial
         lost = damage(
             random_store.rng,

@@ -36,7 +36,7 @@ from tablemapper.schema.model import compile_schema
 from tablemapper.schema.rows import FIRST
 
 from .memory import Memory
-from .place import AzurePlace
+from .place import TimedPlace
 from .test_wire import Transport, wired
 
 JSON = {"Content-Type": "application/json;odata=minimalmetadata;streaming=true;charset=utf-8"}
@@ -218,7 +218,7 @@ def test_a_store_whose_table_is_being_deleted_says_so() -> None:
             return super().send(request)
 
     with pytest.raises(tm.StoreError, match="the table TableMapper is being deleted"):
-        tm.open(AzurePlace(memory=Deleting()), models=[Sale])  # type: ignore[arg-type]
+        tm.open(TimedPlace(memory=Deleting()), models=[Sale])  # type: ignore[arg-type]
 
 
 # ------------------------------------------------------------------------------------------ entities

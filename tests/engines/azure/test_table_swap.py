@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -15,12 +14,13 @@ import attrs
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.azure.tables.service import ErrorResponse, NoResponse, QueryEntities
+from tablemapper.engines.azure.tables.reserved_names import CATALOGUE
+from tablemapper.engines.azure.tables.service import ErrorResponse, GroupTransaction, NoResponse, QueryEntities
 
 from ...classes import aggregate, entity
 from ...migrations.shapes import made, step
 from .memory import Memory, Options
-from .place import AzurePlace
+from .place import AheadWire, AzurePlace, TimedPlace
 
 
 def user_of(age: Any, key: Any, **indexes: Any) -> Any:
@@ -169,6 +169,19 @@ class Watched(Memory):
                 self.each = self.each or each
         return super().send(request)
 
+    def end_once(self, holds: Callable[[], bool]) -> None:
+        """Execute no request any more once something holds after a change of the catalogue."""
+        ended = False
+
+        def end(number: int, request: Any) -> None:
+            nonlocal ended
+            last = self.sent[-1]
+            ended = ended or (isinstance(last, GroupTransaction) and last.table == CATALOGUE and holds())
+            if ended:
+                raise KeyboardInterrupt
+
+        self.each = end
+
     @contextmanager
     def before_each(self, function: Callable[[int, Any], None]) -> Iterator[None]:
         self.each = function
@@ -176,19 +189,6 @@ class Watched(Memory):
             yield
         finally:
             self.each = None
-
-
-class Timed(AzurePlace):
-    """A place whose programs have the time of the service."""
-
-    def _service(self, clock: Callable[[], int] | None = None) -> dict[str, Any]:
-        memory = self.memory
-        assert memory is not None
-
-        def sleep(seconds: float) -> None:
-            memory.ahead += seconds
-
-        return {**super()._service(clock), "sleep": sleep, "monotonic": lambda: time.monotonic() + memory.ahead}
 
 
 def watched(users: int = 12, kind: Any = AzurePlace, way: Way = FORTH) -> tuple[Watched, Any]:
@@ -200,10 +200,10 @@ def watched(users: int = 12, kind: Any = AzurePlace, way: Way = FORTH) -> tuple[
 
 
 @both_ways
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_what_programs_write_until_they_may_only_read_is_converted_too(seed: int, way: Way) -> None:
     rng, held = random.Random(seed), {number: way.before(number) for number in range(12)}
-    memory, place = watched(kind=Timed, way=way)
+    memory, place = watched(kind=TimedPlace, way=way)
     refused = written = 0
     with tm.open(place, models=way.old.ALL) as old:
 
@@ -242,14 +242,14 @@ def coded(age: type[Any], *, unique: bool = True) -> Any:
     return entity("Item", "Items", {"id": int, "code": str, "age": age}, tm.Key[int](partition="{id}"), by_code=by_code)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_unique_values_may_move_all_the_time(seed: int) -> None:
     old, new = coded(str), coded(int)
 
     go = made(new, old, step("convert", old.age, new.age, int), name="go")
     rng, memory, refused = random.Random(seed), Watched(Options(pages=2)), 0
     codes = {number: f"c{number}" for number in range(8)}
-    place: Any = Timed(memory=memory, still=True)
+    place: Any = TimedPlace(memory=memory, still=True)
     with tm.open(place, models=[old]) as store:
         store.insert_many([old(number, code, "7") for number, code in codes.items()])
 
@@ -287,7 +287,7 @@ class Ended(Exception):
 @both_ways
 @pytest.mark.parametrize("executed", [False, True])
 def test_a_run_that_ended_at_any_request_is_begun_anew(executed: bool, way: Way, full_size: bool) -> None:
-    for at in range(1 + executed, 10_000, 1 if full_size else 11):
+    for at in range(1 + executed + 11 * (way is BACK), 10_000, 1 if full_size else 23):
         memory, place = watched(way=way)
         count = 0
 
@@ -319,12 +319,10 @@ def test_a_run_that_ended_at_any_request_is_begun_anew(executed: bool, way: Way,
 def test_a_run_that_ended_once_it_had_switched_leaves_nothing_after_it_is_contracted() -> None:
     memory, place = watched()
 
-    def end(number: int, request: Any) -> None:
-        if [one.state for one in tm.status(place).history] == ["switched"]:
-            raise KeyboardInterrupt
-
-    with memory.before_each(end), pytest.raises(KeyboardInterrupt):
+    memory.end_once(lambda: [one.state for one in tm.status(place).history] == ["switched"])
+    with pytest.raises(KeyboardInterrupt):
         tm.migrate(place, [ages])
+    memory.each = None
     assert tm.migrate(place, [ages], contract=True).contracted == ("ages",)
     assert leftovers(memory) == []
     assert FORTH.seen(place) == FORTH.after(map(user, range(12)))
@@ -332,7 +330,7 @@ def test_a_run_that_ended_once_it_had_switched_leaves_nothing_after_it_is_contra
 
 @both_ways
 def test_an_answer_that_is_lost_changes_nothing(way: Way, full_size: bool) -> None:
-    for at in range(3, 10_000, 1 if full_size else 17):
+    for at in range(3 + 20 * (way is BACK), 10_000, 1 if full_size else 41):
         memory, place = watched(6, way=way)
         count = 0
 
@@ -354,7 +352,7 @@ def test_an_answer_that_is_lost_changes_nothing(way: Way, full_size: bool) -> No
 
 
 def test_of_two_runs_at_once_the_second_waits_for_the_first(place: Any) -> None:
-    memory, place = watched(kind=Timed)
+    memory, place = watched(kind=TimedPlace)
 
     def begin(number: int, request: Any) -> None:
         if number == 45:  # (it is about it)
@@ -374,9 +372,9 @@ def test_of_two_runs_at_once_the_second_waits_for_the_first(place: Any) -> None:
         if slept == 3:
             raise Ended
 
-    class Waiting(Timed):
+    class Waiting(TimedPlace):
         def migrations(self, **_: Any) -> Any:
-            engine = Timed.migrations(self)
+            engine = TimedPlace.migrations(self)
             engine._driver._sleep = wait
             return engine
 
@@ -389,7 +387,7 @@ def test_of_two_runs_at_once_the_second_waits_for_the_first(place: Any) -> None:
 
 
 def test_a_run_that_another_one_took_for_ended_ends(place: Any) -> None:
-    memory, place = watched(kind=Timed)
+    memory, place = watched(kind=TimedPlace)
     reports = []
 
     def begin_too(number: int, request: Any) -> None:
@@ -412,7 +410,7 @@ def test_programs_that_are_let_write_too_early_lose_nothing() -> None:
 
         def thaw(number: int, request: Any) -> None:
             nonlocal thawed
-            if thawed < 2 and tm.status(place).frozen is not None and number % 5 == 0:
+            if thawed < 2 and number % 5 == 0 and tm.status(place).frozen is not None:
                 thawed += 1
                 old.unfreeze()
                 old.insert(user(100 + thawed))
@@ -432,7 +430,7 @@ def test_pairs_that_programs_write_while_they_are_copied_do_not_stop_it() -> Non
 
     go = made(both, [name, size], step("join", name, size, lambda a, b: both(a.p, a.id, a.name, b.size), into=both))
     memory, written = Watched(), 0
-    place: Any = Timed(memory=memory, still=True)
+    place: Any = TimedPlace(memory=memory, still=True)
     with tm.open(place, models=[name, size]) as store:
 
         def write(number: int, request: object) -> None:
@@ -454,7 +452,7 @@ def test_a_program_whose_classes_stay_the_same_reads_the_new_tables(contract: bo
 
     go = made(after, before, step("convert", before.age, after.age, lambda age: age + "0"))
     memory = Watched()
-    place: Any = Timed(memory=memory, still=True)
+    place: Any = TimedPlace(memory=memory, still=True)
     with tm.open(place, models=[before]) as store, tm.open(place, models=[before]) as other:
         store.insert(before(1, "c1", "7"))
 
@@ -518,7 +516,7 @@ def test_duplicates_of_a_unique_index_stop_a_script_unless_it_resolves_them() ->
     first = made(new, old, step("convert", old.age, new.age, int), keep_first)
 
     memory = Memory()
-    place: Any = Timed(memory=memory, still=True)
+    place: Any = TimedPlace(memory=memory, still=True)
     bare = entity("Item", "Items", {"id": int, "code": str, "age": str}, tm.Key[int](partition="{id}"))
     with tm.open(place, models=[bare]) as store:
         store.insert_many([bare(number, f"c{number // 2}", "7") for number in range(8)])
@@ -603,7 +601,7 @@ def test_of_two_that_contract_the_later_deletes_no_table_that_has_its_name_again
 
     people = made(person, Old.Note, step("rename_class", Old.Note, person), name="people")
     memory, waited = Watched(), 0
-    place: Any = Timed(memory=memory, still=True)
+    place: Any = TimedPlace(memory=memory, still=True)
     with tm.open(place, models=[Old.Note]) as store:
         store.insert(Old.Note("a", "t"))
     tm.migrate(place, [people])
@@ -754,12 +752,10 @@ def test_a_store_is_not_frozen_by_two_at_once() -> None:
 def test_a_run_that_ended_is_abandoned_by_naming_where_to_go(place: Any) -> None:
     memory, place = watched()
 
-    def end(number: int, request: Any) -> None:
-        if tm.status(place).frozen is not None:
-            raise KeyboardInterrupt
-
-    with memory.before_each(end), pytest.raises(KeyboardInterrupt):
+    memory.end_once(lambda: tm.status(place).frozen is not None)
+    with pytest.raises(KeyboardInterrupt):
         tm.migrate(place, [ages])
+    memory.each = None
     assert [one.state for one in tm.status(place).history] == ["running"]
     assert tm.migrate(place, [ages], to="").ok
     assert leftovers(memory) == []
@@ -813,9 +809,8 @@ def test_each_table_has_a_new_one_of_its_own_however_long_its_name_is(length: in
 
 
 def test_the_emulator_has_new_tables_after_it(connection: str) -> None:
-    with tm.open(connection, models=Old.ALL) as old:
-        old.insert_many(map(user, range(30)))
-        old.insert_many([Old.Note(f"n{n}", f"t{n % 3}") for n in range(5)])
-    report = tm.migrate(connection, [ages], contract=True)
+    place: Any = TimedPlace(memory=AheadWire(connection), still=True)
+    FORTH.begin(place, 30)
+    report = tm.migrate(place, [ages], contract=True)
     assert (report.applied, report.contracted, report.entities) == (("ages",), ("ages",), 30)
-    assert FORTH.seen(connection) == FORTH.after(map(user, range(30)))
+    assert FORTH.seen(place) == FORTH.after(map(user, range(30)))

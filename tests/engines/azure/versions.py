@@ -1,14 +1,7 @@
-"""Two versions of a program, the newer of which has an index and totals more; and a process that writes as the older.
-
-python -m tests.engines.azure.versions CONNECTION NOTES
-"""
+"""Two versions of a program, the newer of which has an index and totals more."""
 
 from __future__ import annotations
 
-import json
-import random
-import signal
-import sys
 from typing import Any
 
 import tablemapper as tm
@@ -70,37 +63,3 @@ def new() -> Kinds:
 
 ADDED = ("Item.by_color", "Item.by_size", "Item.by_code", "Item.by_nick", "Colors", "Shop", "Shop.by_items")
 """What the newer version has more."""
-
-
-def work(connection: str, notes: str) -> None:
-    """Write until it is terminated; each line of the notes says what came of a write."""
-    ends: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, _: ends.append(number))
-    draw = random.Random(3)
-    models = old()
-    item: Any = models[0]
-    with open(notes, "a", buffering=1) as told, tm.open(connection, models=models) as store:
-        fresh = 10_000
-        while not ends:
-            drawn, outcome = draw.random(), "done"
-            fresh -= drawn < 0.3
-            number = fresh if drawn < 0.3 else draw.randrange(120)
-            one = item(f"shop{number % 3}", number, draw.choice(["red", "green", None]), draw.randrange(80) / 8)
-            try:
-                if drawn < 0.15:
-                    store.insert(one)
-                elif drawn < 0.3:
-                    store.insert_many([one, item("shop9", number, "red", 0.5)])
-                elif drawn < 0.45:
-                    store.delete(item.key(one.shop, number))
-                else:
-                    store.upsert(one)
-            except (tm.EntityNotFound, tm.StoreLocked):
-                outcome = "missing"
-            except tm.TableMapperError as error:
-                outcome = type(error).__name__
-            told.write(json.dumps(outcome) + "\n")
-
-
-if __name__ == "__main__":
-    work(*sys.argv[1:])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import time
 from collections.abc import Callable, Iterable
@@ -46,27 +45,6 @@ def checkpoint(file: File) -> bool:
 
 def beside(path: Path) -> list[str]:
     return sorted(name for name in os.listdir(path.parent) if name != path.name)
-
-
-def in_child(work: Callable[[], object]) -> str:
-    """Run ``work`` in a forked process; return what it returned or raised."""
-    end, pipe = os.pipe()
-    if (child := os.fork()) == 0:
-        try:
-            os.close(end)
-            try:
-                said = str(work())
-            except BaseException as error:
-                said = type(error).__name__
-            os.write(pipe, said.encode())
-            gc.collect()
-        finally:
-            os._exit(0)
-    os.close(pipe)
-    with os.fdopen(end, "rb") as answer:
-        said = answer.read().decode()
-    os.waitpid(child, 0)
-    return said
 
 
 class Clock:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,17 +13,18 @@ import pytest
 import tablemapper as tm
 
 from ...classes import entity
+from ...forks import Forked
 
 SERVICE = """
-import enum, json, sys
+import json
 from typing import Literal
 import tablemapper as tm
 
 {models}
 
-with tm.open(sys.argv[1], models=MODELS, timeout=60) as store:
-    print(json.dumps("open"), flush=True)
-    for line in sys.stdin:
+with tm.open(path, models=MODELS, timeout=60) as store:
+    answer(json.dumps("open"))
+    for line in lines:
         verb, *given = json.loads(line)
         try:
             if verb == "insert":
@@ -47,7 +46,7 @@ with tm.open(sys.argv[1], models=MODELS, timeout=60) as store:
                 found = [str(problem) for problem in store.check().problems]
         except tm.TableMapperError as error:
             found = type(error).__name__ + ": " + str(error)
-        print(json.dumps(found), flush=True)
+        answer(json.dumps(found))
 """
 OLD = """
 class Product(tm.Entity, table="Products"):
@@ -72,27 +71,15 @@ class Service:
     """A process that runs one version."""
 
     def __init__(self, source: str, path: Path) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", source, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        code = compile(source, "<version>", "exec")
+        self._process = Forked(
+            lambda lines, answer: exec(code, {"path": path, "lines": lines, "answer": answer, "__name__": "version"})
         )
-        assert self._answer() == "open"
-
-    def _answer(self) -> Any:
-        assert self.process.stdout is not None
-        return json.loads(self.process.stdout.readline())
+        assert json.loads(self._process.heard()) == "open"
+        self.stop = self._process.stop
 
     def __call__(self, *command: Any) -> Any:
-        assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps(command) + "\n")
-        self.process.stdin.flush()
-        return self._answer()
-
-    def stop(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        self.process.wait()
-        assert self.process.stdout is not None
-        self.process.stdout.close()
+        return json.loads(self._process(json.dumps(command)))
 
 
 @pytest.fixture

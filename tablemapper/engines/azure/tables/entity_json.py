@@ -30,6 +30,7 @@ from .service import ETAG, OF_ALL, PARTITION, ROW, TYPE, Entity, Members, edm_of
 _NOTHING = "{}"  # no undeclared properties, in stored form
 _FINE = len("2026-01-01T00:00:00.1234567Z")
 _PIECE = 60_000  # bytes of a hidden value in one property
+_MARKS = frozenset({OPS, f"Timestamp{TYPE}"})  # what is no piece, and often there
 _MOST_CHARACTERS = {"String": SHORT, "Binary": 87_383}  # characters of JSON that certainly fit into one property
 _USUAL = {
     "String": "v if (v := e.get({0})).__class__ is str and {1} not in e",
@@ -190,7 +191,7 @@ def codec_of(model: Model, stored: StoredNames = (), defaults: tuple[tuple[str, 
         "def row(e):",
         f"    others = e.keys() - {names.name('usual', usual)}",
         f"    h = hidden(e, others, {times}, has_extra={has_extra})",
-        "    if others: e = with_joined_pieces(e, others)",
+        f"    if not others <= {names.name('marks', _MARKS)}: e = with_joined_pieces(e, others)",
         f"    return (e[{PARTITION!r}], e[{ROW!r}], stamp(e[{ETAG!r}]), {''.join(f'{value}, ' for value in values)}h)",
     ]
     functions = compile_functions(f"{model.name} on Azure", "\n".join(lines), names)
@@ -249,7 +250,7 @@ def _pieces(entity: Members, property: str, edm: str) -> Iterator[Any]:
 
 def is_continued(entity: Members, name: str) -> bool:
     """Return whether pieces may follow the value of a property: it is full."""
-    value = entity.get(name)
+    value: Any = entity.get(name, "")
     if value.__class__ is not str or len(value) <= SHORT:
         return False
     return len(value) > _MOST_CHARACTERS["Binary"] if edm_of(entity, name) == "Binary" else is_full(value)
@@ -398,7 +399,7 @@ def _hidden(
 
 def _continues(name: str, other_names: Collection[str]) -> bool:
     """Return whether a hidden property is a piece of a property that no class declares."""
-    return (property := property_of(name)) != name and property in other_names
+    return name[-1].isdecimal() and (property := property_of(name)) != name and property in other_names
 
 
 def _is_fine(entity: Members, name: str) -> bool:

@@ -91,7 +91,9 @@ def followed(file: File, schema: Schema, ways_back: Sequence[BackwardConversion]
         with as_corruption():
             entries = query(SCHEMA)
             catalogue, generation = read_catalogue(query, entries), read_generation(query)
-            if generation != written_generation and has_to_change(catalogue, schema, query):
+            if generation != written_generation and (
+                any(map(outdated, catalogue.parts)) or evolution_of(catalogue, schema, query).changed
+            ):
                 return None
             sqlite = SqliteSchema(schema, catalogue, generation, ways_back)
             verify(entries, sqlite, catalogue)
@@ -270,12 +272,6 @@ def verify(entries: list[tuple[Any, ...]], sqlite: SqliteSchema, catalogue: Cata
     return {name for kind, name, *_ in entries if kind == "table"} - {NAME, *_SERVICE_TABLES, *_COMMON_TABLES}
 
 
-def has_to_change(catalogue: Catalogue, schema: Schema, query: CatalogueRead) -> bool:
-    """Return whether a file has to be changed before it holds what a schema needs."""
-    ruled = any(map(outdated, catalogue.parts))
-    return ruled or evolution_of(catalogue, schema, query).changed
-
-
 @as_corruption()
 def take_over(writer: Writer, schema: Schema) -> None:
     """Change a file so that it can store and maintain what a schema declares."""
@@ -291,18 +287,14 @@ def take_over(writer: Writer, schema: Schema) -> None:
             change.take(ended, twin, twin.migration)
             evolution = evolution_of(change.catalogue, schema, query, writer.timestamp)
         change.take(opened, schema, evolution)
-        _build_small(change, writer, SqliteSchema(schema, change.catalogue))
+        sqlite = SqliteSchema(schema, change.catalogue)
+        for job in sqlite.all_jobs:
+            _, total = progress(writer.get, job.name)
+            if total <= _AT_ONCE:
+                change.take(finished, build_batch(sqlite, writer, job, total + 1).completed)
         for schema_change in evolution.changes:
             if schema_change.warning:
                 _log.warning("%s", schema_change)
             elif schema_change.rule == "open" and schema_change.code:
                 _log.info("%s; a migration can remove it: %s", schema_change, schema_change.code)
     change.publish(extends=evolution.extends or by_other_rules)
-
-
-def _build_small(change: CatalogueUpdate, writer: Writer, sqlite: SqliteSchema) -> None:
-    """Run the jobs over few entities at once, which takes no longer than to register them."""
-    for job in sqlite.all_jobs:
-        _, total = progress(writer.get, job.name)
-        if total <= _AT_ONCE:
-            change.take(finished, build_batch(sqlite, writer, job, total + 1).completed)

@@ -28,7 +28,7 @@ import msgspec
 from ....catalogue.migration_states import copy_forms
 from ....catalogue.transitions import Conversion, ConversionFault, FormerEntity, Transition
 from ....errors import EntityExists, EntityTooLarge, InvalidEntity, UniqueViolation
-from ....schema.model import Model, reserved_keys
+from ....schema.model import Model, reserved_keys, to_row_of_any_size
 from ....schema.rows import Row
 from ...protocol import Batch, Operation
 from ..driver.snapshots import Snapshot
@@ -286,7 +286,7 @@ class _Copy:
             expected = " or ".join(target.name for target in self._conversion.targets)
             raise _Refused(f"the function gave {type(entity).__name__}, but the script's new {expected} is expected")
         try:
-            row = model.to_row(entity)
+            row = to_row_of_any_size(model)(entity)
         except (InvalidEntity, EntityTooLarge) as error:
             raise _Refused(str(error)) from error
         reserved = self._reserved.get(model.cls)

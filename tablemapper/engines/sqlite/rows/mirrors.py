@@ -31,7 +31,7 @@ from ....errors import EntityExists, EntityNotFound, InvalidEntity, SchemaMismat
 from ....evolution.spec_compiler import entity_model
 from ....evolution.translation import Translation
 from ....evolution.versions import Versions, names_class, steps_of
-from ....schema.model import Model, Schema
+from ....schema.model import Model, Schema, to_row_of_any_size
 from ....schema.rows import FIRST, Row, same_rows
 from ....schema.specs import LinkSpec
 from ...check import ProblemKind
@@ -143,7 +143,7 @@ def former_row(conversion: Conversion, entity: Any) -> Row | None:
         type_names = " and ".join(type(old_entity).__name__ for old_entity in old)
         raise NotInvertible(f"the function gave {type_names}, but one old {target.name} of the script is expected")
     try:
-        return target.to_row(old[0])
+        return to_row_of_any_size(target)(old[0])
     except InvalidEntity as error:
         raise NotInvertible(str(error)) from error
 

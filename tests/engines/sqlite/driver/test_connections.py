@@ -19,8 +19,9 @@ from tablemapper.engines.sqlite.file.opening import open_file
 from tablemapper.errors import CorruptStore, NotAStore, StoreError, StoreReadOnly
 
 from .... import sqlite_vfs  # noqa: F401  registers the file layers
+from ....forks import in_child
 from ....sql import run_sql
-from ..table import Clock, beside, checkpoint, in_child, insert, open_table
+from ..table import Clock, beside, checkpoint, insert, open_table
 
 
 def test_a_new_file_is_private_and_leaves_nothing_beside_it_once_closed(path: Path) -> None:

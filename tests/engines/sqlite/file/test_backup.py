@@ -17,7 +17,8 @@ from tablemapper.engines.sqlite.file.opening import open_file
 from tablemapper.errors import StoreError, StoreFull
 
 from .... import sqlite_vfs  # noqa: F401  registers the file layers
-from ..table import beside, checkpoint, in_child, insert, open_table
+from ....forks import in_child
+from ..table import beside, checkpoint, insert, open_table
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o660, 0o664])

@@ -15,8 +15,9 @@ from tablemapper.engines.sqlite.file.database import File
 from tablemapper.engines.sqlite.file.opening import open_file
 from tablemapper.errors import StoreError, StoreLocked
 
+from ....forks import in_child
 from ....sqlite_vfs import Attempt, die, every_call
-from ..table import beside, in_child, insert, open_table
+from ..table import beside, insert, open_table
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # from the failing layer
 
@@ -165,16 +166,17 @@ def test_a_disk_that_fails_at_any_call_leaves_all_rows(path: Path, op: str, stic
 
 
 @pytest.mark.parametrize("op", ["xWrite", "xSync", "xTruncate", "xDelete"])
-def test_a_process_that_is_killed_at_any_call_leaves_all_rows(path: Path, op: str) -> None:
-    for attempt in every_call(op, error=die):
+def test_a_process_that_is_killed_at_any_call_leaves_all_rows(path: Path, op: str, *, full_size: bool) -> None:
+    for attempt in every_call(op, 1 if full_size else 4, error=die):
         fill(place := path.with_name(f"{attempt.n}.db"))
 
-        def work(attempt: Attempt = attempt, place: Path = place) -> str:
+        def work(attempt: Attempt = attempt, place: Path = place) -> int:
             file = open_file(place, vfs="faulty")
             with attempt:
                 file.compact()
-            return "lived"
+            return attempt.calls
 
-        attempt.fired = in_child(work) != "lived"
+        calls = in_child(work)
+        attempt.fired, attempt.calls = not calls, int(calls or 0)
         assert rows(place) == ROWS
     assert attempt.n > (1 if op in ("xWrite", "xSync") else 0)

@@ -21,7 +21,8 @@ from tablemapper.engines.sqlite.file.writer import Writer
 from tablemapper.errors import StoreClosed, StoreError
 
 from .... import sqlite_vfs  # noqa: F401  registers the file layers
-from ..table import beside, in_child, insert, open_table
+from ....forks import in_child
+from ..table import beside, insert, open_table
 
 SEEK = "SELECT v FROM t WHERE k = ?"
 
@@ -180,6 +181,7 @@ def test_a_forked_child_can_use_nothing_of_the_parent_and_does_it_no_harm(path: 
     for use in uses:
         assert in_child(use) == "StoreClosed"
     assert in_child(lambda: file.close()) == "None"
+    assert in_child(lambda: gc.collect() < 0) == "False"
     assert f"{path.name}-turn" in beside(path), "the child removed the file of the turns"
 
     def own() -> int:

@@ -16,8 +16,9 @@ from tablemapper.engines.sqlite.file import backup, restore
 from tablemapper.engines.sqlite.file.opening import open_file, restore_file
 from tablemapper.errors import CorruptStore, NotAStore, OutcomeUnknown, StoreError, StoreLocked
 
+from ....forks import in_child
 from ....sqlite_vfs import Attempt, die, every, every_call
-from ..table import beside, checkpoint, in_child, insert, open_table
+from ..table import beside, checkpoint, insert, open_table
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # from the failing layer
 
@@ -349,18 +350,19 @@ def test_a_system_that_fails_at_any_call_leaves_the_old_store_or_the_new_one(cop
 
 @pytest.mark.parametrize("op", [*OPERATIONS, "system"])
 def test_a_process_that_is_killed_at_any_call_leaves_the_old_store_or_the_new_one(
-    copy: Path, left: Path, op: str
+    copy: Path, left: Path, op: str, *, full_size: bool
 ) -> None:
-    attempts = every(lambda n: SystemAttempt(n, die)) if op == "system" else every_call(op, error=die)
+    step = 1 if full_size else 2 if op == "system" else 5
+    attempts = every(lambda n: SystemAttempt(n, die), step) if op == "system" else every_call(op, step, error=die)
     for attempt, place in lives(left, attempts):
 
-        def killed(attempt: Attempt = attempt, place: Path = place) -> str:
+        def killed(attempt: Attempt = attempt, place: Path = place) -> int:
             with attempt:
                 restore_file(copy, place, overwrite=True, vfs="faulty")
-            return "lived"
+            return attempt.calls
 
-        lived = in_child(killed)
-        attempt.fired = not lived
-        check_either(place, None if lived else StoreError("killed"))
+        calls = in_child(killed)
+        attempt.fired, attempt.calls = not calls, int(calls or 0)
+        check_either(place, None if calls else StoreError("killed"))
         restore_file(copy, place, overwrite=True)
         assert beside(place) == [], "the next restore removes what a killed one left"
