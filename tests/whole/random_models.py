@@ -281,13 +281,13 @@ def with_stamp(rng: random.Random, model: Model) -> Model:
     return attrs.evolve(model, records=(first, *model.records[1:]))
 
 
-<<<<<<< HEAD
 def with_options(rng: random.Random, model: Model) -> Model:
     """Return a model whose entities are written in every way, and whose classes often are variants."""
     records = tuple([attrs.evolve(one, options=one.of is None) for one in model.records])
     is_variant = rng.random() < 0.4 and all(one.over is None for one in records)
     return Model(records, variant="7" if is_variant else "")
-=======
+
+
 def with_large(rng: random.Random, model: Model) -> Model:
     """Return a model whose first class has a field of large values, and indexes that name what they include."""
     first = model.records[0]
@@ -296,7 +296,6 @@ def with_large(rng: random.Random, model: Model) -> Model:
     large = Field("large", LARGE, rng.random() < 0.4, pool=tuple(rng.sample(LARGE.pool, 4)))
     first = attrs.evolve(first, fields=(*first.fields, large), indexes=tuple(indexes))
     return attrs.evolve(model, records=(first, *model.records[1:]))
->>>>>>> large
 
 
 def _is_there(record: Record, operand: Operand | Calculation | None) -> bool:
