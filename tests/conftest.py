@@ -113,6 +113,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    gc.disable()  # (until all tests are imported, of which nothing is garbage)
     settings.load_profile("long" if config.getoption("--long") else "quick" if _is_quick(config) else "short")
     if (
         config.getoption("--engine") is not None
@@ -201,6 +202,7 @@ def pytest_collection_finish() -> None:
     """Leave what thousands of tests have imported alone: to look for garbage among it takes a third of a second each time."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
