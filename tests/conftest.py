@@ -36,7 +36,7 @@ from .touched import Touched, touching
 # A machine that is busy is slow: no example has a deadline. Properties that need more or fewer examples than a profile
 # gives call `examples`. No example is kept from one run for the next, so that what fails does not depend on a folder.
 settings.register_profile(
-    "short", deadline=None, max_examples=30, suppress_health_check=list(HealthCheck), database=None, print_blob=True
+    "short", deadline=None, max_examples=20, suppress_health_check=list(HealthCheck), database=None, print_blob=True
 )
 settings.register_profile("long", settings.get_profile("short"), max_examples=100)
 settings.register_profile("quick", settings.get_profile("short"), max_examples=8)
@@ -240,6 +240,12 @@ def path(tmp_path: Path) -> Path:
 def place(tmp_path: Path) -> Path:
     """Where the file of another store may be: where `path` is a store already, or beside it."""
     return tmp_path / "other.db"
+
+
+@pytest.fixture
+def little_garbage() -> None:
+    """Leave what other tests have made alone while a test looks for garbage: that takes a second each time."""
+    gc.freeze()
 
 
 @pytest.fixture

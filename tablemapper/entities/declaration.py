@@ -20,7 +20,7 @@ from ..values.timestamp import TIMESTAMP
 from .fields import FieldModel
 from .index import Index
 from .key import Key
-from .key_and_indexes import IndexModel, compile_condition, compile_index, field_names, key_templates
+from .key_and_indexes import IndexModel, compile_condition, compile_index, field_names, key_templates, large_faults
 
 
 class Options(NamedTuple):
@@ -252,6 +252,9 @@ def declare(
         wrong = "".join(f", not {name}" for name in keys if name != "key")
         faults.append(f'declare exactly one key, named "key"{wrong}: key = tm.Key(partition="{{…}}", row="{{…}}")')
     judged = {name for name, value in declarations.items() if faulty.isdisjoint(field_names(value))}
+    faults += [
+        fault for name in declarations if name in judged for fault in large_faults(name, declarations[name], fields)
+    ]
     partition, row = key_templates(keys["key"], fields, faults) if "key" in judged & keys.keys() else (None, None)
     compiled = [
         model
@@ -293,6 +296,7 @@ def _lent_faults(
                 f"{name}: each class that takes it from {cls.__name__} has a table of its own for it; leave out table="
             )
         if faulty.isdisjoint(field_names(value)) and fields.keys() >= set(field_names(value)):
+            faults += large_faults(name, value, fields)
             if isinstance(value, Key):
                 key_templates(value, fields, faults)
             else:

@@ -101,7 +101,6 @@ def key_templates(
         if name not in (*partition.arguments, *row.arguments)
     ]
     faults += _too_fine(fields, partition, row)
-    faults += _large_faults("key", key, fields)
     _compare_parameters("key", key, {name: fields[name].type for name in arguments}, fields, faults)
     return partition, row
 
@@ -206,8 +205,11 @@ def _texts(template: Any) -> tuple[str, ...]:
     return (template,) if isinstance(template, str) else tuple(t for t in template if isinstance(t, str))
 
 
-def _large_faults(name: str, key_or_index: Key[Any] | Index[Any], fields: Mapping[str, FieldModel]) -> Iterator[str]:
-    """Yield the fields with large values that a key or an index would hold."""
+def large_faults(name: str, key_or_index: Key[Any] | Index[Any], fields: Mapping[str, FieldModel]) -> Iterator[str]:
+    """Yield the fields with large values that a key or an index of a class body would hold.
+
+    An index that only another version declares may hold them: there they are not large.
+    """
     names, remedy = dict.fromkeys(field_names(key_or_index)), ""
     if isinstance(key_or_index, Index) and key_or_index.include == "all":
         names = dict.fromkeys(fields)
@@ -289,7 +291,6 @@ def compile_index(
                 )
     if not is_name(name.partition("#")[0]):  # (a former definition has a number)
         faults.append(f"{name}: this is no name of an attribute in Python; choose another for the index")
-    faults += _large_faults(name, index, fields)
     faults += [f"{name}: {fault}" for fault in accept_faults(index.accept, index=True)]
     target = index_table(table or "Table", name) if index.table is None else index.table
     if table is not None and (fault := check_table_name(target)) is not None:

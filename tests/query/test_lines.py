@@ -165,7 +165,7 @@ def _picked(store: tm.Store, where: str, order: str, picked: list[Any], limit: i
 
 
 @pytest.mark.needs("backward", "sorts")
-@examples(60, long=600)
+@examples(30, long=600)
 @given(
     _entities(),
     st.sampled_from(sorted(_WHERE)),

@@ -134,7 +134,7 @@ ORDERS = st.lists(
     max_size=2,
     unique_by=lambda step: step[0],
 )
-FEW = examples(100, long=400)
+FEW = examples(50, long=400)
 
 
 @pytest.fixture(scope="module")

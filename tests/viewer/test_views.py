@@ -19,6 +19,7 @@ import pytest
 import tablemapper as tm
 from tablemapper.engines.sqlite.driver.connections import FORMAT_VERSION
 from tablemapper.evolution import spec_compiler
+from tablemapper.pieces import size_in_pieces
 from tests.classes import entity
 from tests.engines.azure.memory import Memory
 from tests.engines.azure.place import AzurePlace
@@ -291,6 +292,21 @@ def test_what_is_wrong_is_said(app: Any, url: str, code: int, text: str) -> None
     assert page.status_code == code
     assert text in page.text
     assert "error" in json(app, url, code)
+
+
+def test_the_size_of_a_large_value_is_that_of_all_its_pieces() -> None:
+    class Note(tm.Entity, table="Notes"):
+        id: tm.Field[str]
+        body: tm.Field[str] = tm.field(large=True)
+        key = tm.Key[str](partition="{id}")
+
+    with tm.open(":memory:", models=[Note]) as store:
+        store.insert(note := Note("a", "x" * 100_000))
+        app = tm.inspector(store)
+        url = next(one for one in links(visit(app, "/entities/Note")) if one.startswith("/entity/Note?"))
+        page = visit(app, url).text.replace("\u202f", "").replace(",", "")
+        assert f'<td class="n">{size_in_pieces("body", note.body)}</td>' in page
+        assert f"<dd>{tm.size(note)}</dd>" in page
 
 
 @pytest.mark.parametrize("size", ["201", "1000000", "9" * 3000])

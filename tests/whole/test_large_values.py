@@ -15,6 +15,7 @@ from tablemapper.engines.azure.tables.entity_json import stored_value
 from tablemapper.engines.azure.tables.reserved_names import OP, OPS
 from tablemapper.engines.azure.tables.service import edm_of, properties
 from tablemapper.limits import MAX_VALUE, entity_size
+from tablemapper.schema.model import model_of
 
 from ..engines.azure.memory import Memory
 from ..engines.azure.place import AzurePlace
@@ -330,6 +331,14 @@ def test_migrations_bring_large_values_along(place: Any, large: bool) -> None:
     before, after = noted(large=True), noted(large=True, renamed=True, turned=True)
     with tm.open(place, models=[before]) as store:
         store.insert_many([before("a", number, text) for number, text in enumerate(TEXTS)])
+    assert tm.migrate(place, [rename]).ok
+    with tm.open(place, models=[noted(large=True, renamed=True)], migrations=[rename]) as store:
+        (cls,) = store.classes.values()
+        assert [note.text for note in store.query(cls).allow_scan()] == TEXTS
+        assert list(store.query(cls).allow_scan().select(cls.text)) == [(text,) for text in TEXTS]
+        store.replace(store[cls.key("a", 5)])
+        store.merge(cls.key("a", 6), text=TEXTS[6])
+        check(store)
     assert tm.migrate(place, [rename, turn], contract=True).ok
     with tm.open(place, models=[after]) as store:
         assert sorted(store.query(after).allow_scan(), key=lambda note: note.number) == [
@@ -361,3 +370,19 @@ def test_a_version_behind_a_script_with_functions_goes_on_with_large_values(tmp_
             later.merge(new.key("a", -1), text="y" * 90_000)
             check(later)
         assert [note.body for note in store.partition(old.shelf == "a")] == ["y" * 90_000, "é" * 100_000]
+
+
+def test_no_size_is_above_the_quick_bound() -> None:
+    class Named(tm.Entity, table="Named"):
+        id: tm.Field[str]
+        body: tm.Field[str] = tm.field(large=True, name="b" * 248)
+        key = tm.Key[str](partition="{id}")
+
+    model = model_of(Named)
+    for text in TEXTS:
+        row = model.to_row(Named("a", text))
+        assert model.most(row) >= model.size(row)
+
+
+def test_the_option_is_no_part_of_what_is_stored() -> None:
+    assert model_of(Doc).form == model_of(older.Doc).form

@@ -210,8 +210,9 @@ class _Reading:
         fields, model = self._layout.fields, self._model
         if self._index is not None:
             places = (*_KEYS, BASE_PARTITION, BASE_ROW, NEXT_ROW) if self._remote else (*_KEYS, BASE_ROW)
-            columns = [] if self._exact else [self._codec.name(col) for col in index_columns(model, self._index.model)]
-            return (*places, *(columns if self._plan.covering else ()))
+            held = [] if self._exact or not self._plan.covering else index_columns(model, self._index.model)
+            self._unselected = [self._codec.name(field) for field in held if field.type.spillable]
+            return (*places, *map(self._codec.name, held))
         if fields is None or self._layout.state:
             return ()
         names = [*fields, *[step.attr.name for step in self._plan.sort]]
@@ -308,8 +309,8 @@ class _Reading:
     def _completed(self, entities: Sequence[Entity]) -> Sequence[Entity]:
         """Return entities with their maintained fields, and with the pieces of values that are larger than declared."""
         if self._unselected:
-            timeout = self._source.timeout
-            entities = self._source.run(read_with_pieces(self._model.table, self._unselected, entities, timeout))
+            table = self._index.model.table if self._index is not None and self._remote else self._model.table
+            entities = self._source.run(read_with_pieces(table, self._unselected, entities, self._source.timeout))
         if not self._keepers or self._index is not None:
             return entities
         return self._source.run(completed(self._keepers, entities, self._source.timeout))

@@ -110,7 +110,10 @@ class EntityCodec:
 
     def value(self, field: FieldModel, entity: Members) -> Any:
         """Return one property in stored form; None if it is missing."""
-        return _read(with_joined_pieces(entity, entity), as_stored(field, self.stored), None)
+        stored_field = as_stored(field, self.stored)
+        if field.type.spillable and is_continued(entity, stored_field.property):
+            entity = with_joined_pieces(entity, entity)
+        return _read(entity, stored_field, None)
 
     def known(self, row: Row) -> Row:
         """Return a row that a program reads; raise SchemaMismatch if its class does not know a value."""

@@ -163,6 +163,7 @@ def test_eight_threads_read_and_write_and_see_whole_transactions_only(path: Path
         assert len(file._readers.idle) <= 2
 
 
+@pytest.mark.usefixtures("little_garbage")
 def test_a_forked_child_can_use_nothing_of_the_parent_and_does_it_no_harm(path: Path, file: File) -> None:
     file.write(lambda w: w.executemany("INSERT INTO t (v) VALUES (?)", [(i,) for i in range(10)]))
     stream = file.stream("SELECT v FROM t", chunk=1)
@@ -196,6 +197,7 @@ def test_a_forked_child_can_use_nothing_of_the_parent_and_does_it_no_harm(path: 
     assert file.integrity() == []
 
 
+@pytest.mark.usefixtures("little_garbage")
 def test_a_forked_child_never_closes_what_is_the_parents(file: File) -> None:
     file.read("SELECT 1")
     connections_of_parent = [weakref.ref(connection) for connection in file._connections]
@@ -262,6 +264,7 @@ def test_damage_is_listed(path: Path) -> None:
         assert file.integrity()
 
 
+@pytest.mark.usefixtures("little_garbage")
 def test_a_file_that_is_dropped_without_being_closed_leaves_nothing(path: Path) -> None:
     gc.collect()
     before = len(os.listdir("/proc/self/fd"))
