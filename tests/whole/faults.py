@@ -17,7 +17,7 @@ from tablemapper.entities import class_body
 from tablemapper.execution import prepared
 from tablemapper.execution.prepared import PreparedPlan
 from tablemapper.execution.totals import GroupedQuery
-from tablemapper.expressions import predicates, tree
+from tablemapper.expressions import tree
 from tablemapper.expressions.tree import Compare, In, SameText
 from tablemapper.keys import encodings, truncation
 from tablemapper.keys.truncation import Truncation
@@ -36,6 +36,7 @@ from tablemapper.planning.plan import AccessPath, Plan
 from tablemapper.planning.skip_scan import SkipScan
 from tablemapper.query import mixed, timestamp_attribute
 from tablemapper.schema import aggregate_model, rows
+from tablemapper.values import parts
 
 from .search import DEEDS, LOCAL, MAINTAINED, RULES, TURNED, UNDECLARED
 
@@ -364,8 +365,7 @@ def values_of_other_types_sought_among_texts(patch: Patch) -> None:
     def known_as(attr: Any, *values: Any) -> Any:
         return real(attr, *[one for one in values if isinstance(one, str)] or values)
 
-    for module in (tree, predicates):
-        patch.setattr(module, "known_as", known_as)
+    patch.setattr(tree, "known_as", known_as)
 
 
 def a_timestamp_compared_to_the_millisecond(patch: Patch) -> None:
@@ -374,9 +374,9 @@ def a_timestamp_compared_to_the_millisecond(patch: Patch) -> None:
 
 
 def a_part_that_replaces_the_whole(patch: Patch) -> None:
-    real = assignments.altered
+    real = parts.altered
     patch.setattr(
-        assignments, "altered", lambda kind, held, *rest: real(kind, None if kind.container is dict else held, *rest)
+        parts, "altered", lambda kind, held, *rest: real(kind, None if kind.container is dict else held, *rest)
     )
 
 
