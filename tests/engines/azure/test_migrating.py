@@ -333,7 +333,7 @@ def test_a_contraction_that_ended_at_any_request_is_done_again(name: str, way: s
     given, tables, labels = DROPS[name]
     new, *what = given()
     script = dropped("less", new, *what)
-    for at in range(1 + len(name) % 7, 10_000, 1 if full_size else 37):
+    for at in range(1 + len(name) % 7, 10_000, 1 if full_size else 13):
         memory = Faulty()
         place: Any = AzurePlace(memory=memory, still=True)
         with opened(place, FULL) as store:
