@@ -108,7 +108,7 @@ class PreparedPlan:
             reads_rows = self.layout is ENTITIES and selected is None
             reads = engine.reads
             if isinstance(reads, ReadsPartitions) and (reads_rows or (self._reads_fields and not plan.sorted)):
-                self.partition = _partition(reads, plan, self.layout, self._make)
+                self.partition = _partition(reads, plan, self.layout, self._make, whole=self.whole)
         self._entries = None
         if plan.distinct:
             indexes = maintenance(engine.schema, plan.model).indexes
@@ -196,13 +196,23 @@ def _key_of(label: str, access: PathBounds, *templates: Template) -> Callable[[S
 
 
 def _partition(
-    reads: ReadsPartitions, plan: Plan, layout: RowLayout, make: Callable[[Iterable[Row], Sequence[Any]], list[Any]]
+    reads: ReadsPartitions,
+    plan: Plan,
+    layout: RowLayout,
+    make: Callable[[Iterable[Row], Sequence[Any]], list[Any]],
+    *,
+    whole: bool,
 ) -> Callable[[Sequence[Any], int | None], list[Any] | None]:
-    """Return a function that reads a partition, or its first rows, in half of the time that a plan with ranges takes."""
+    """Return a function that reads a partition, or its first rows, in half of the time that a plan with ranges takes.
+
+    It gives no first rows if not each row is a result.
+    """
     key_of = _key_of(f"{plan.path} partition", plan.accesses[0], plan.path.templates[0])
     read_rows = reads.partition_rows(plan, layout)
 
     def items(values: Sequence[Any], limit: int | None = None) -> list[Any] | None:
+        if limit is not None and not whole:
+            return None
         try:
             (partition,) = key_of(values)
         except InvalidEntity:  # no key can hold these values

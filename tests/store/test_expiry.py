@@ -392,6 +392,29 @@ def test_totals_of_queries_are_exact_and_those_of_aggregates_wait(world: World, 
     assert store.group(PerUser.key("ada")).sessions == 1
 
 
+class Job(tm.Entity, table="Jobs"):
+    id: tm.Field[str]
+    until: tm.Field[datetime] = tm.field(expires=True)
+    kind: tm.Field[str] = tm.field(default="mail")
+
+    key = tm.Key[str](partition="{id}")
+    by_end = tm.Index[str, datetime](partition="{kind}", row="{until}")
+
+
+def test_a_limit_counts_what_has_not_ended_where_the_index_has_the_time_in_its_key(world: World) -> None:
+    with world.store(Job) as store:
+        store.insert_many(Job(str(hours), until=START + hours * HOUR) for hours in range(1, 5))
+        world.time = START + 2 * HOUR
+        query = store.query(Job.by_end("mail"))
+        for limited in (query.limit(1), store.query(Job).where(Job.kind == "mail").order_by(Job.until).limit(1)):
+            assert [one.id for one in limited] == ["3"]
+            assert [*limited.select(Job.id)] == [("3",)]
+            assert (limited.min(Job.id), limited.count(), limited.group_by(Job.id).count()) == ("3", 1, {"3": 1})
+        assert query.select(Job.id).first() == ("3",)
+        assert [*query.select(Job.id)] == [("3",), ("4",)]
+        assert [one for page in query.select(Job.id).pages(1) for one in page.items] == [("3",), ("4",)]
+
+
 def test_a_loop_judges_by_one_moment_and_each_page_by_its_own(world: World, store: tm.Store) -> None:
     store.insert_many([Session("ada", f"{n}", until=START + (1 + n % 2) * HOUR) for n in range(6)])
     query = store.query(Session).where(Session.user == "ada")
