@@ -27,7 +27,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     [{"entities": ["fields", "key", "index", "key_and_indexes", "declaration", "expiry", "class_body", "etag", "constructor", "measures", "variants", "entity", "aggregates"]}],
     [{"interchange": ["json", "pydantic", "patches", "parsing"]}],
     [{"schema": ["labels", "specs", "rows", "slots", "aggregate_model", "model", "group_rows", "row_source", "maintenance"]}],
-    [{"edits": ["assignments"]}],
+    [{"edits": ["assignments", "moved_rows"]}],
     [{"evolution": ["nested_types", "definitions", "renames", "literals", "changes", "history", "versions", "rules", "evolution", "spec_compiler", "newer_versions", "translation"]}],
     [{"catalogue": ["tables", "transitions", "catalogue", "property_names", "zone_rules", "actions", "fences", "dropping", "freeze", "cutover", "layout", "registration", "migration_states", "invariants"]}],
     [

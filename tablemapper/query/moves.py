@@ -14,9 +14,10 @@ from typing import Any
 
 import attrs
 
+from ..edits.moved_rows import is_written, moved_row
 from ..engines.ended import EndedRows
 from ..engines.protocol import Operation, restore_rows, rows_before
-from ..entities.entity import Record, key_of, set_row, stored_row
+from ..entities.entity import Record
 from ..errors import (
     EntityExists,
     EntityNotFound,
@@ -111,7 +112,7 @@ class MoveByQuery(WriteByQuery):
                 fault = f"the function must return an entity or None, not {safe_repr(entity_after)}"
                 raise InvalidEntity(f"{model.name} {row[:2]}", [fault])
             target = self._target(type(entity_after))
-            new = _written_row(target, entity_after, row if target is model else None)
+            new = moved_row(model, entity_after, row) if target is model else target.to_written_row(entity_after)
             test = reserved.get(target.cls)
             if test is not None and (owner := test(new[0], new[1])) is not None:
                 fault = f"this key belongs to {owner}; choose other values"
@@ -206,7 +207,7 @@ class _MoveRun(BatchRun):
             restore_rows(operations, rows)
             target_rows = self._engine.get_many([(target.model, *target.key) for target in targets])
             equal = [
-                row is not None and _is_written(target.model, move.entity_after, row)
+                row is not None and is_written(target.model, move.entity_after, row)
                 for move, target, row in zip(moves, targets, target_rows, strict=True)
             ]
             if not any(equal):
@@ -225,20 +226,3 @@ class _MoveRun(BatchRun):
             version, _ = versions[id(move)]
             with suppress(EntityNotFound, PreconditionFailed):
                 self._engine.apply([Operation("delete", move.target.model, *move.target.key, etag=version)])
-
-
-def _is_written(model: Model, entity: Record, row: Row) -> bool:
-    """Return whether a row holds an entity, but for what each write sets, and what is maintained."""
-    return all(field.read_only for field in model.changed(entity, row))
-
-
-def _written_row(model: Model, entity: Record, row: Row | None) -> Row:
-    """Return the row of an entity to write; a value of the row that it was made of may be as long as it is."""
-    if row is None:
-        return model.to_written_row(entity)
-    own_row = stored_row(entity)
-    set_row(entity, (*key_of(entity)[1:], *row[2:]))
-    try:
-        return model.to_written_row(entity)
-    finally:
-        set_row(entity, own_row)
