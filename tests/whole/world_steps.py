@@ -129,7 +129,7 @@ def upsert(world: World) -> None:
 
 
 def merge(world: World) -> None:
-    kind, key, edits = world.kind(), world.random_key(), world.some_edits()
+    kind, key, edits = *world.kind_and_key(), world.some_edits()
     row = world.random_row(*key) if world.rng.random() < 0.4 else None
     failure = world.merge_row(kind, key, edits, row)
     some, named = arguments(edits, kind.cls)
@@ -153,7 +153,7 @@ def same(world: World, kind: Kind, entity: Any, key: Any) -> None:
 
 
 def patch(world: World) -> None:
-    kind, key = world.kind(), world.random_key()
+    kind, key = world.kind_and_key()
     values, patched, text = world.patch()
     edits = [Edit(name, name, lambda _, value=value: value) for name, value in values.items()]  # type: ignore[misc]
     failure = world.merge_row(kind, key, edits)
@@ -162,7 +162,7 @@ def patch(world: World) -> None:
 
 
 def replace(world: World) -> None:
-    kind, key = world.kind(), world.random_key()
+    kind, key = world.kind_and_key()
     if key not in world.seen(kind):
         return
     read, row = world.store[kind.cls.key(*key)], world.random_row(*key)
@@ -188,7 +188,7 @@ def replace(world: World) -> None:
 
 def update(world: World) -> None:
     """Change an entity by a function: what stays as it is, is not written."""
-    kind, key, edits = world.kind(), world.random_key(), world.some_edits()
+    kind, key, edits = *world.kind_and_key(), world.some_edits()
     old = world.seen(kind).get(key)
     keeps = world.rng.random() < 0.3
     failure: Failure | None = tm.EntityNotFound
@@ -209,7 +209,7 @@ def update(world: World) -> None:
 
 
 def delete(world: World) -> None:
-    kind, key = world.kind(), world.random_key()
+    kind, key = world.kind_and_key()
     failure = None if key in world.seen(kind) else tm.EntityNotFound
     if failure is None:
         del world.rows[kind.name][key]
@@ -218,7 +218,7 @@ def delete(world: World) -> None:
 
 def rekey(world: World) -> None:
     """Move an entity to another key of its partition, in whose way what has ended does not stand."""
-    kind, key = world.kind(), world.random_key()
+    kind, key = world.kind_and_key()
     if key not in world.seen(kind):
         return
     read, other = world.store[kind.cls.key(*key)], (key[0], world.rng.choice([id for id in IDS if id != key[1]]))

@@ -395,6 +395,12 @@ class World:
     def random_key(self) -> Key:
         return self.rng.choice(USERS[:2]), self.rng.choice(IDS)
 
+    def kind_and_key(self) -> tuple[Kind, Key]:
+        """Return an open class, and a key: most often of an entity that is there."""
+        kind = self.kind()
+        there = sorted(self.seen(kind))
+        return kind, self.rng.choice(there) if there and self.rng.random() < 0.6 else self.random_key()
+
     def random_row(self, user: str, id: str) -> Row:
         """Return a row of the program that acts."""
         rng = self.rng
