@@ -36,7 +36,7 @@ from .touched import Touched, touching
 # A machine that is busy is slow: no example has a deadline. Properties that need more or fewer examples than a profile
 # gives call `examples`. No example is kept from one run for the next, so that what fails does not depend on a folder.
 settings.register_profile(
-    "short", deadline=None, max_examples=30, suppress_health_check=list(HealthCheck), database=None, print_blob=True
+    "short", deadline=None, max_examples=20, suppress_health_check=list(HealthCheck), database=None, print_blob=True
 )
 settings.register_profile("long", settings.get_profile("short"), max_examples=100)
 settings.register_profile("quick", settings.get_profile("short"), max_examples=8)
@@ -113,6 +113,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    gc.disable()  # (until all tests are imported, of which nothing is garbage)
     settings.load_profile("long" if config.getoption("--long") else "quick" if _is_quick(config) else "short")
     if (
         config.getoption("--engine") is not None
@@ -203,6 +204,12 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop() -> None:
+    """Look for garbage from here on, in the process that hands out tests to others, too."""
+    gc.enable()
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Say how many tests another engine refused, by what it lacks."""
     if config.getoption("--engine") is not None:
@@ -238,6 +245,12 @@ def path(tmp_path: Path) -> Path:
 def place(tmp_path: Path) -> Path:
     """Where the file of another store may be: where `path` is a store already, or beside it."""
     return tmp_path / "other.db"
+
+
+@pytest.fixture
+def little_garbage() -> None:
+    """Leave what other tests have made alone while a test looks for garbage: that takes a second each time."""
+    gc.freeze()
 
 
 @pytest.fixture

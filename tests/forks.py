@@ -1,4 +1,8 @@
-"""Forked processes: they have imported all that the tests have."""
+"""Forked processes: they have imported all that the tests have.
+
+A file that they open must not be open here: the locks of SQLite on it would be taken for their own. `tests/children.py` has
+processes for that.
+"""
 
 from __future__ import annotations
 

@@ -11,3 +11,9 @@ from pathlib import Path
 def parsed(path: Path) -> ast.Module:
     """Return the tree of a module, parsed once."""
     return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
+def nodes(tree: ast.Module) -> tuple[ast.AST, ...]:
+    """Return all nodes of a module, collected once."""
+    return tuple(ast.walk(tree))

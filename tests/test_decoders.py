@@ -28,6 +28,7 @@ def _lazy(tree: ast.AST) -> list[int]:
 
 
 def test_no_function_gives_msgspec_a_type_to_decode() -> None:
-    lazy = {str(path.relative_to(PACKAGE)): lines for path in PACKAGE.rglob("*.py") if (lines := _lazy(parsed(path)))}
+    paths = [path for path in PACKAGE.rglob("*.py") if "decode(" in path.read_text(encoding="utf-8")]
+    lazy = {str(path.relative_to(PACKAGE)): lines for path in paths if (lines := _lazy(parsed(path)))}
     assert lazy == {}
     assert _lazy(ast.parse("def f(x):\n    return msgspec.json.decode(x, type=A)")) == [2]

@@ -11,7 +11,7 @@ import pytest
 
 import tablemapper
 
-from .parsed import parsed
+from .parsed import nodes, parsed
 
 PACKAGE = Path(tablemapper.__file__).parent
 ROOMS: list[list[dict[str, list[str]]]] = [
@@ -101,7 +101,7 @@ def _targets(module: str, path: Path) -> Iterator[str]:
     package = ["tablemapper", *module.split(".")]
     if path.name != "__init__.py":
         package.pop()
-    for node in ast.walk(parsed(path)):  # (inside functions, and for type checkers, too)
+    for node in nodes(parsed(path)):  # (inside functions, and for type checkers, too)
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -200,7 +200,7 @@ def test_no_function_has_more_branches_than_a_reader_follows() -> None:
     counted = {
         f"{module}.{node.name}": _branches(node)
         for module, path in MODULES.items()
-        for node in ast.walk(parsed(path))
+        for node in nodes(parsed(path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
     assert {name: count for name, count in counted.items() if count > 25} == {}

@@ -26,7 +26,7 @@ from tablemapper.limits import (
     utf16_units,
 )
 
-from .parsed import parsed
+from .parsed import nodes, parsed
 
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=[]))
 
@@ -181,7 +181,7 @@ def test_no_other_module_states_a_limit_again() -> None:
     again = []
     package = Path(limits.__file__).parent
     for path in package.rglob("*.py"):
-        for node in ast.walk(parsed(path)):
+        for node in nodes(parsed(path)):
             if isinstance(node, ast.Constant) and node.value in stated and node.value is not True:
                 again.append((path.relative_to(package), node.lineno))
             if (

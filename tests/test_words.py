@@ -12,7 +12,7 @@ import pytest
 
 import tablemapper
 
-from .parsed import parsed
+from .parsed import nodes, parsed
 
 PACKAGE = Path(tablemapper.__file__).parent
 BUDGETS: dict[str, tuple[float, int, int]] = {
@@ -53,9 +53,9 @@ for _path in sorted(PACKAGE.rglob("*.py")):
     ROOMS.setdefault(_room(_path), []).append(_path)
 
 
-def _names(tree: ast.AST) -> Iterator[tuple[str, frozenset[str]]]:
+def _names(tree: ast.Module) -> Iterator[tuple[str, frozenset[str]]]:
     """Yield each name that a module binds, and the words that may stand for it."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         match node:
             case ast.Name(id=name, ctx=ast.Store()) | ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
                 yield name, frozenset()
@@ -67,7 +67,7 @@ def _names(tree: ast.AST) -> Iterator[tuple[str, frozenset[str]]]:
                 yield name, VERBS
 
 
-def _vague(tree: ast.AST) -> tuple[list[str], int]:
+def _vague(tree: ast.Module) -> tuple[list[str], int]:
     """Return the names of a module that say nothing, and the number of all; `left` beside a `right` is an operand."""
     bound = list(_names(tree))
     operands = {"left"} if ("right", STATES) in bound or ("right", frozenset()) in bound else set()
@@ -75,8 +75,8 @@ def _vague(tree: ast.AST) -> tuple[list[str], int]:
     return [word for word, allowed in words if word in VAGUE - allowed], len(words)
 
 
-def _docstrings(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
+def _docstrings(tree: ast.Module) -> Iterator[str]:
+    for node in nodes(tree):
         if isinstance(node, ast.Module | ast.ClassDef | FUNCTION) and (text := ast.get_docstring(node)):
             yield text
 

@@ -160,14 +160,10 @@ async def test_what_is_not_awaited_says_so(store: AsyncStore, path: Path) -> Non
 
 def test_every_verb_of_a_store_is_there_and_takes_the_same_arguments() -> None:
     pairs: list[tuple[type, type]] = [
-        (Store, AsyncStore),
-        (Transaction, AsyncTransaction),
-        (Query, tm.types.AsyncQuery),
-        (Rows, tm.types.AsyncRows),
-        (MixedQuery, AsyncMixedQuery),
-        (tm.types.Pairs, tm.types.AsyncPairs),
+        (Store, AsyncStore), (Transaction, AsyncTransaction), (Query, tm.types.AsyncQuery),
+        (Rows, tm.types.AsyncRows), (MixedQuery, AsyncMixedQuery), (tm.types.Pairs, tm.types.AsyncPairs),
         (GroupedQuery, AsyncGroups),
-    ]
+    ]  # fmt: skip
     for sync, other in pairs:
         for name, method in inspect.getmembers(sync, inspect.isfunction):
             if name.startswith("_"):
@@ -460,6 +456,7 @@ async def test_the_timeouts_of_tasks_do_not_add_up_however_few_threads_there_are
         await store.insert(Twin("a", 1))
 
 
+@pytest.mark.usefixtures("little_garbage")
 @pytest.mark.file
 async def test_a_loop_holds_few_rows_and_gives_its_reader_back_when_it_is_left(store: AsyncStore, path: Path) -> None:
     fill(path, 2_000)
@@ -768,6 +765,7 @@ async def test_a_timeout_is_an_ordinary_cancellation(store: AsyncStore) -> None:
     check_idle(store)
 
 
+@pytest.mark.usefixtures("little_garbage")
 async def test_opening_that_is_cancelled_leaves_no_file_open(path: Path) -> None:
     for at in range(1, 4):
         opening = open_twins(path)

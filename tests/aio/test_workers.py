@@ -74,6 +74,7 @@ async def test_a_call_runs_in_the_context_of_its_task() -> None:
         assert await workers.run(variable.get) == "of the task"
 
 
+@pytest.mark.usefixtures("little_garbage")
 async def test_what_was_called_is_not_kept_alive_by_a_thread_that_has_nothing_else_to_do() -> None:
     class Thing:
         def fail(self) -> None:
@@ -237,6 +238,7 @@ async def test_a_call_that_no_thread_has_begun_is_never_made_once_it_is_cancelle
     assert made == ["a", "c"]
 
 
+@pytest.mark.usefixtures("little_garbage")
 @pytest.mark.parametrize("fails", [False, True])
 @pytest.mark.parametrize("times", [1, 3])
 async def test_a_task_that_is_cancelled_goes_on_once_its_call_has_ended(
@@ -373,6 +375,7 @@ async def test_closing_again_ends_the_threads_after_an_interrupt_of_closing(monk
         await ended(threads)
 
 
+@pytest.mark.usefixtures("little_garbage")
 async def test_a_thread_whose_start_is_interrupted_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     start = threading.Thread.start
 
@@ -412,6 +415,7 @@ async def test_threads_end_when_they_are_closed_after_the_calls_that_came_before
     assert made == [0, 1, 2]
 
 
+@pytest.mark.usefixtures("little_garbage")
 async def test_idle_threads_end_when_nobody_holds_the_workers_any_more() -> None:
     workers = Workers(threads=4, cursors=1, timeout=60)
     gate = Gate()

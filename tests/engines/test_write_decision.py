@@ -191,7 +191,7 @@ def play(seeds: range) -> int:
 @pytest.mark.one_python
 @pytest.mark.long
 def test_the_file_comes_to_what_is_decided(full_size: bool) -> None:
-    assert play(range(1_500 if full_size else 40)) > 100
+    assert play(range(1_500 if full_size else 16)) > 40
 
 
 def test_a_condition_on_what_the_file_read_is_found_if_the_decision_forgets_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,8 @@ from tablemapper.execution.from_aggregates import matching_aggregate
 from tablemapper.execution.totals import COUNT
 from tablemapper.schema.slots import slot_of
 
+from ..conftest import examples
+
 
 class Reading(tm.Entity, table="Readings"):
     device: tm.Field[str]
@@ -136,6 +138,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tm.Store]:
 
 
 @pytest.mark.parametrize("at", range(len(MEASURES)))
+@examples(8, long=100)
 @given(
     readings=st.lists(READINGS, max_size=15),
     tests=st.lists(TESTS, max_size=3),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable
 from decimal import Decimal
+from functools import cache
 from operator import methodcaller as step
 from pathlib import Path
 from typing import Any
@@ -121,6 +122,7 @@ def insert(path: Path, *entities: Any, also: Iterable[Any] = ()) -> None:
         store.insert_many(entities)
 
 
+@cache
 def cases() -> dict[str, Case]:
     priced = part(changed(FIELDS, price=Decimal), **indexes())
     keyed = part(key=tm.Key[str, str, int](partition="{price}", row=("{shelf}", "{number}")), **indexes())
@@ -181,6 +183,7 @@ def stocks() -> list[Any]:
     return [STOCK(shelf, number, number * 10) for shelf in "xyz" for number in range(0, 40, 3)]
 
 
+@cache
 def more_cases() -> dict[str, Case]:
     """Return cases of a store that also has `stocks`."""
     same = part(**indexes())

@@ -292,6 +292,11 @@ def test_a_version_does_not_take_the_place_of_what_a_script_made_over_an_empty_c
     assert found(path, new) == (5, 4)
 
 
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "s.db"
+
+
 def test_a_class_that_has_the_form_of_an_older_version_again_is_not_taken_for_that_version(path: Path) -> None:
     def box(name: str, table: str) -> Any:
         return entity(name, table, {"id": str}, tm.Key[str](partition="{id}", row="1"))

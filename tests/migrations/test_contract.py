@@ -41,6 +41,11 @@ from .shapes import (
 )  # fmt: skip
 
 
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "s.db"
+
+
 def tables(path: Path) -> list[str]:
     with closing(SqliteMigrations.open(path)) as engine:
         return [name for (name,) in engine._file.read("SELECT name FROM sqlite_schema")]

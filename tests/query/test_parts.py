@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
+import itertools
 import random
 import re
 from collections.abc import Iterator
@@ -15,6 +15,7 @@ import pytest
 import tablemapper as tm
 
 from ..classes import grouped
+from ..forks import in_child
 
 START = datetime(2024, 2, 28, tzinfo=UTC)
 
@@ -213,30 +214,21 @@ def test_parts_of_many_rows_are_as_large_as_each_other(tmp_path: Path, width: in
 # ---------------------------------------------------------------------------------------------- workers
 
 
-def _read(path: str, tokens: list[str], results: Any) -> None:
+def _read(path: Path, token: str) -> str:
     with tm.open(path, models=[Reading, Total]) as store:
-        query = store.query(Reading).where(Reading.value <= 3)
-        results.put([(one.device, one.at) for token in tokens for one in query.part(token)])
+        return "\n".join(f"{one.device} {one.at}" for one in store.query(Reading).where(Reading.value <= 3).part(token))
 
 
 @pytest.mark.file
-def test_each_of_several_processes_reads_its_part(tmp_path: Path) -> None:
-    path = str(tmp_path / "t.db")
+def test_each_of_several_processes_reads_its_part(path: Path) -> None:
     with tm.open(path, models=[Reading, Total]) as store:
         store.insert_many(readings(2_000))
         query = store.query(Reading).where(Reading.value <= 3)
-        wanted = sorted((one.device, one.at) for one in query)
+        expected = sorted(f"{one.device} {one.at}" for one in query)
         tokens = [part.token for part in query.split(2)]
-    context = multiprocessing.get_context("spawn")
-    results = context.Queue()
-    workers = [context.Process(target=_read, args=(path, [token], results)) for token in tokens]
-    for worker in workers:
-        worker.start()
-    found = [results.get(timeout=60) for _ in workers]
-    for worker in workers:
-        worker.join(60)
-    assert all(found)
-    assert sorted(key for some in found for key in some) == wanted
+    results = [in_child(lambda token=token: _read(path, token)).splitlines() for token in tokens]  # type: ignore[misc]
+    assert all(results)
+    assert sorted(itertools.chain(*results)) == expected
 
 
 def test_a_token_is_good_for_its_query_only(store: tm.Store) -> None:

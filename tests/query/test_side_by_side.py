@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tablemapper as tm
 
 from ..classes import entity
+from ..conftest import examples
 from ..matching import matcher
 
 
@@ -145,7 +146,7 @@ def events() -> Iterator[tm.Store]:
 
 
 @pytest.mark.needs("backward", "sorts")
-@settings(max_examples=100, deadline=None)
+@examples(40, long=200)
 @given(
     ways=st.lists(st.tuples(SOME_SITES, MORE), min_size=1, max_size=2),
     order=st.lists(st.sampled_from([Event.at, Event.kind, Event.number, Event.site]), min_size=1, max_size=3),

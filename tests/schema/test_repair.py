@@ -299,7 +299,7 @@ HOT = [
 ]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_another_process_that_writes_meanwhile_changes_nothing(
     path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -377,7 +377,7 @@ def scribble(store: tm.Store, rnd: random.Random, times: int) -> Iterator[str]:
             yield str(error)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(16))
 def test_random_damage_is_repaired_beside_random_writes(path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rnd = random.Random(seed)
     run_sql(path, *rnd.sample([sql for sql in REPAIRABLE.values() if "INTO Items" not in sql], 3))

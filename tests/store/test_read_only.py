@@ -212,6 +212,7 @@ def test_a_place_that_takes_no_file_is_read_without_one_unless_a_log_must_be_rea
         monkeypatch.undo()
 
 
+@pytest.mark.usefixtures("little_garbage")
 def test_classes_end_with_the_store_that_made_them(path: str) -> None:
     made: list[weakref.ref[Any]] = []
     for _ in range(2):
@@ -271,7 +272,7 @@ def test_it_follows_a_new_index_and_the_end_of_a_class(path: str) -> None:
 
 @pytest.mark.long
 def test_random_stores_without_models_hold_what_they_hold_with_them(tmp_path: Path, full_size: bool) -> None:
-    for seed in range(200 if full_size else 12):
+    for seed in range(200 if full_size else 5):
         rng = random.Random(seed)
         model = random_model(rng, local=seed % 2 == 1)
         model = with_maintained(rng, model) if seed % 3 else model

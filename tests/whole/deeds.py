@@ -379,8 +379,9 @@ class MoveByQuery:
         target = state.model.record(self.to)
         sources = [row for _, row in trial.matches(self.question)]
         set_anyway = {one.name: one.pool[0] for one in target.own if one.on_write}
-        rows = [{name: row[name] for name in self.taken} | dict(self.constants) | set_anyway for row in sources]
-        targets = {state.identity(self.to, row): cleaned(target, row) for row in rows}
+        set_anyway |= dict(self.constants)
+        rows = [cleaned(target, {name: row[name] for name in self.taken} | set_anyway) for row in sources]
+        targets = {state.identity(self.to, row): row for row in rows}
         there = {state.identity(self.to, row): row for row in state.written(self.to)}
         moving = {state.identity(of, row) for row in sources} if of == self.to else set()
         if len(targets) < len(rows) or moving & targets.keys():

@@ -46,7 +46,7 @@ def _narrowed(rng: random.Random, record: Record, share: float) -> Record:
     if record.of is not None:
         return record
     fields: list[Field] = []
-    for field in record.fields:
+    for field in [attrs.evolve(one, expires=False, on_write=False) for one in record.fields]:
         drawn, is_own = rng.random(), field.name not in record.measures
         may_come = field.optional or field.kind is EXTRA or (field.default and field.kind not in NESTED)
         if field.name in record.key_fields or not (may_come and is_own) or drawn > share:

@@ -16,7 +16,7 @@ from .search import LOCAL, Tally, search, shrunk
 from .stores import make_sizes_small
 
 pytestmark = [pytest.mark.one_python, pytest.mark.long, pytest.mark.usefixtures("no_warnings_of_scans")]
-PART = 3
+PART = 2
 """Models that one test tries."""
 
 
@@ -26,7 +26,7 @@ def test_answers_are_right_and_sqlite_reads_by_the_bounds_of_the_plan_and_sorts_
 ) -> None:
     tally, start = Tally(), part * LOCAL
     with explaining() as explained:
-        failure = next(search(range(start, start + (PART * 400 if full_size else PART)), tally=tally), None)
+        failure = next(search(range(start, start + (PART * 600 if full_size else PART)), tally=tally), None)
     assert failure is None, f"\n{shrunk(failure)}"
     assert min(tally.questions, len(explained.plans)) > PART
 
@@ -38,7 +38,7 @@ def test_they_are_the_same_where_a_few_rows_cross_every_border(
     make_sizes_small(monkeypatch)
     start = part * LOCAL
     with explaining():
-        failure = next(search(range(start, start + (PART * 200 if full_size else PART))), None)
+        failure = next(search(range(start, start + (PART * 300 if full_size else PART))), None)
     assert failure is None, f"with small sizes:\n{failure}"
 
 

@@ -216,6 +216,20 @@ def delete(world: World) -> None:
     expect(world, f"delete {kind.name} {key}", failure, lambda: world.store.delete(kind.cls.key(*key)))
 
 
+def rekey(world: World) -> None:
+    """Move an entity to another key of its partition, in whose way what has ended does not stand."""
+    kind, key = world.kind(), world.random_key()
+    if key not in world.seen(kind):
+        return
+    read, other = world.store[kind.cls.key(*key)], (key[0], world.rng.choice([id for id in IDS if id != key[1]]))
+    failure: Failure | None = tm.EntityExists
+    if other not in world.seen(kind):
+        row = world.rows[kind.name].pop(key) | {"id": other[1]}
+        failure = world.put(kind, world.stored(kind, row, row))
+    text = f"move {kind.name} {key} to {other}"
+    expect(world, text, failure, lambda: world.store.move(read, kind.cls.key(*other)))
+
+
 # ---------------------------------------------------------------------------------------------- in transactions
 
 
@@ -223,8 +237,13 @@ def transaction(world: World) -> None:
     """Insert and merge in a transaction, or let `run` do so while another program writes before its end."""
     rng, kind = world.rng, world.kind()
     one, other = _several(world, 2)
+    if (seen := sorted(world.seen(kind))) and rng.random() < 0.6:  # (of one that is there, most often)
+        user, id = rng.choice(seen)
+        one, other = [row | {"user": user} for row in (one, other)]
+        other["id"] = id
+        one["id"] = rng.choice([free for free in IDS if free != id])
     key = other["user"], other["id"]
-    returning, runs = rng.random() < 0.6, rng.random() < 0.4
+    returning, runs = rng.random() < 0.6, rng.random() < 0.6
     made_row = other if rng.random() < 0.5 else None
     edits = [edit for edit in world.some_edits() if edit.field != "mail"] or [Edit("n", "n=9", lambda _: 9)]
     rival = _rival(world, kind, key, edits, made_row) if runs and returning else None
@@ -272,7 +291,7 @@ def transaction(world: World) -> None:
 def _rival(world: World, kind: Kind, key: Key, edits: Sequence[Edit], made_row: Row | None) -> Program | None:
     """Return the program that writes between a read and the end of a transaction, by chance; what it writes is there."""
     others = [one for one in world.programs if one is not world.acting and kind.name in one.kinds]
-    if not others or world.rng.random() < 0.4:
+    if not others or world.rng.random() < 0.2:
         return None
     before = dict(world.rows[kind.name])
     reads = world.merge_row(kind, key, edits, made_row) is None
@@ -335,16 +354,22 @@ def delete_many(world: World) -> None:
 def move(world: World) -> None:
     """Move what a partition has to another class, to another user, or some of it."""
     rng, kind = world.rng, world.kind()
-    kinds, user, least = world.acting.kinds, rng.choice(USERS), rng.randrange(4)
-    target = rng.choice(list(kinds.values()))
+    target, least = rng.choice(list(world.acting.kinds.values())), rng.randrange(4)
+    ends = [row["until"] for row in world.seen(target).values() if row["until"] is not None]
+    if target.expires and ends and rng.random() < 0.4:  # (in the way of what moves)
+        world.time = max(world.time, min(ends))
+    user = rng.choice(sorted({user for user, _ in world.seen(kind)}) or USERS)
     others = [one for one in USERS if one != user]
     elsewhere, only = rng.choice(others), rng.choice([None, 2])
+    copies = rng.random() < 0.5
     by_class = target is not kind and rng.random() < 0.4
     names = [name for name in world.acting.fields if not (kind.stamps and name == "stamp")]
 
     def entity(one: Any) -> Any:
         if only is not None and one.n % only:
             return None
+        if target is kind and copies:
+            return one.replace(user=elsewhere)
         values = {name: getattr(one, name) for name in names}
         return target.cls(**(values if target is not kind else values | {"user": elsewhere}))
 
@@ -478,7 +503,7 @@ def drop(world: World) -> None:
 
 
 STEPS: list[Callable[[World], None]] = [
-    insert, insert_many, upsert, upsert_many, merge, merge, merge, patch, replace, update, delete, transaction,
+    insert, insert_many, upsert, upsert_many, merge, merge, merge, patch, replace, rekey, update, delete, transaction,
     transaction, update_many, update_many, delete_many, tick, tick,
 ]  # fmt: skip
 NEWER: list[Callable[[World], None]] = [move, move, expire]

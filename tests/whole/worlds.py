@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import random
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
@@ -26,7 +27,7 @@ Row: TypeAlias = dict[str, Any]
 Key: TypeAlias = tuple[str, str]
 Failure: TypeAlias = type[Exception]
 KEY_FIELDS = ("user", "id")
-OPTIONAL = ("ref", "colors", "by", "more")
+OPTIONAL = ("ref", "colors", "by", "more", "body")
 """Fields that an older version need not have."""
 
 
@@ -76,6 +77,8 @@ def canonical(value: Any) -> Any:
             return f"set {sorted(value)}"
         case tm.Extra() | dict():
             return f"{type(value).__name__} {sorted(value.items())}"
+        case str() if len(value) > 100:
+            return f"{value[0]} * {len(value)} {zlib.crc32(value.encode())}"
     return repr(value)
 
 
@@ -136,10 +139,11 @@ class Draw:
 
     def __attrs_post_init__(self) -> None:
         rng = self.rng
-        self.included = rng.choice([(), ("until",), ("mail", "stamp"), "all"])
         self.required = rng.random() < 0.3
-        more = [name for name in OPTIONAL if rng.random() < 0.7]
+        more = [name for name in OPTIONAL if rng.random() < (0.3 if name == "body" else 0.7)]
         self.names = (*KEY_FIELDS, "until", "mail", "n", "tags", "lines", "stamp", *more)
+        # (No index holds large values.)
+        self.included = rng.choice([(), ("until",), ("mail", "stamp"), ("n",) if "body" in more else "all"])
 
     def newer(self) -> Declared:
         rng = self.rng
@@ -173,7 +177,7 @@ class Draw:
             absent.append("until")
         names = tuple([name for name in newer.fields if name not in absent])
         key = {"key": tm.Key[str, str](partition="{user}", row="{id}")}
-        fields = self.fields(names, expires=False, stamps=False)
+        fields = self.fields(names, expires=False, stamps=False, is_newer=False)
         # (A unique index that comes may find values twice: both have it.)
         indexes = {name: one for name, one in self.indexes().items() if rng.random() < 0.5}
         over_time = {"here", "by_end", "by_n"} if "until" not in names else set()
@@ -181,7 +185,7 @@ class Draw:
         indexes |= {"by_mail": _mails()} if self.unique else {}
         return Declared((self.counted(Kind(_entity("Item", None, [fields, key, indexes]), False, False), 0.3),), names)
 
-    def fields(self, names: Sequence[str], *, expires: bool, stamps: bool) -> dict[str, Any]:
+    def fields(self, names: Sequence[str], *, expires: bool, stamps: bool, is_newer: bool = True) -> dict[str, Any]:
         """Return fields as a class body has them, by name: the annotation, and the options."""
         until: Any = datetime if self.required else datetime | None
         optional: Any = tm.field(default=None)
@@ -200,6 +204,7 @@ class Draw:
             "colors": (set[str] | None, optional),
             "by": (dict[str, list[int]] | None, optional),
             "more": (tm.Extra, tm.field(factory=tm.Extra)),
+            "body": (str | None, tm.field(default=None, large=True) if is_newer else optional),
         }
         return {name: fields[name] for name in names}
 
@@ -354,7 +359,8 @@ class World:
     def open(self, program: Program) -> None:
         models = [cls for kind in program.kinds.values() for cls in kind.classes]
         where: Any = _Location(self)
-        program.store = tm.open(where, models=models, durability="relaxed")
+        observes: Any = {"observe": lambda event: None} if self.rng.random() < 0.3 else {}
+        program.store = tm.open(where, models=models, durability="relaxed", **observes)
         program.store.build()
         for name in program.kinds:
             self.rows.setdefault(name, {})
@@ -400,9 +406,15 @@ class World:
             "tags": rng.sample("pqr", rng.randrange(3)), "lines": [Line(name) for name in rng.sample("lm", rng.randrange(3))],
             "ref": rng.choice([None, *IDS]), "colors": rng.choice([None, set(), {"p"}, {"p", "q"}]),
             "by": rng.choice([None, {}, {"x": [1]}, {"x": [], "y": [2, 3]}]),
-            "more": tm.Extra(rng.choice([{}, {"w": "v"}, {"w": 1}])),
+            "more": tm.Extra(rng.choice([{}, {"w": "v"}, {"w": 1}])), "body": self.random_body(),
         }  # fmt: skip
         return {name: row[name] for name in self.acting.fields}
+
+    def random_body(self) -> str | None:
+        """Return a text, which only the newer version may make a large one."""
+        if self.acting.newer and self.rng.random() < 0.3:
+            return self.rng.choice("xé😀") * self.rng.choice((32_768, 40_000, 70_000))
+        return self.rng.choice((None, "", "short"))
 
     def missing(self, name: str) -> Any:
         """Return the value of a field that a program does not know."""
@@ -490,6 +502,8 @@ class World:
         name = rng.choice([one for one in row if one not in (*KEY_FIELDS, "stamp", "more", "lines")])
         value = row[name]
         text = f"datetime.fromisoformat({value.isoformat()!r})" if isinstance(value, datetime) else repr(value)
+        if isinstance(value, str) and len(value) > 100:
+            text = f"{value[0]!r} * {len(value)}"
         return Edit(name, f"{name}={text}", lambda _: value)
 
     def _edit_of_entries(self) -> Edit:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tablemapper as tm
@@ -21,6 +21,8 @@ from tablemapper.engines.azure.tables.reserved_names import (
 from tablemapper.entities.aggregates import keeper_name, kept_field
 from tablemapper.limits import check_property_name, is_name
 from tablemapper.schema.labels import Label, former_name
+
+from ...conftest import examples
 
 _LETTERS = "abZ_09éß中"
 NAMES = st.text(_LETTERS, min_size=1, max_size=6).filter(is_name)
@@ -69,7 +71,7 @@ def test_a_label_is_its_two_names(owner: str, index: str, formers: int, of_owner
     assert kept_field(label.owner) == (tuple(owner.split(":")) if ":" in owner else None)
 
 
-@settings(max_examples=300)
+@examples(100, long=1_000)
 @given(NAMES, NAMES, NAMES, KEYS, KEYS, KEYS, st.booleans(), st.integers(1, 60))
 def test_the_row_of_an_index_has_its_key(
     owner: str, index: str, other: str, row: str, partition: str, base: str, unique: bool, times: int

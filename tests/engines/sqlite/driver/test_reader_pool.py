@@ -103,6 +103,7 @@ def test_many_threads_share_few_readers_and_lose_none(file: File) -> None:
     assert len(file._connections) <= 3
 
 
+@pytest.mark.usefixtures("little_garbage")
 def test_nested_loops_never_wait_for_each_other_and_few_readers_are_kept(path: Path) -> None:
     with open_table(path, range(3), readers=2) as file:
         streams = [file.stream("SELECT * FROM t", chunk=1) for _ in range(30)]

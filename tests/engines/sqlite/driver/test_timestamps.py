@@ -28,7 +28,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(STEPS)
 def test_timestamps_increase_strictly_over_objects_restarts_crashes_and_clocks(
     steps: list[tuple[int, str, int]],

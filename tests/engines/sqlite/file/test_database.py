@@ -163,6 +163,7 @@ def test_eight_threads_read_and_write_and_see_whole_transactions_only(path: Path
         assert len(file._readers.idle) <= 2
 
 
+@pytest.mark.usefixtures("little_garbage")
 def test_a_forked_child_can_use_nothing_of_the_parent_and_does_it_no_harm(path: Path, file: File) -> None:
     file.write(lambda w: w.executemany("INSERT INTO t (v) VALUES (?)", [(i,) for i in range(10)]))
     stream = file.stream("SELECT v FROM t", chunk=1)
@@ -170,14 +171,10 @@ def test_a_forked_child_can_use_nothing_of_the_parent_and_does_it_no_harm(path: 
     file.read("SELECT 1")
     assert file._readers.idle
     uses: list[Callable[[], object]] = [
-        lambda: file.get("SELECT 1"),
-        lambda: file.read("SELECT 1"),
-        lambda: file.write(insert(1)),
-        lambda: file.stream("SELECT 1"),
-        lambda: next(stream),
-        lambda: file.snapshot().__enter__(),
+        lambda: file.get("SELECT 1"), lambda: file.read("SELECT 1"), lambda: file.write(insert(1)),
+        lambda: file.stream("SELECT 1"), lambda: next(stream), lambda: file.snapshot().__enter__(),
         lambda: file.compact(),
-    ]
+    ]  # fmt: skip
     for use in uses:
         assert in_child(use) == "StoreClosed"
     assert in_child(lambda: file.close()) == "None"
@@ -196,6 +193,7 @@ def test_a_forked_child_can_use_nothing_of_the_parent_and_does_it_no_harm(path: 
     assert file.integrity() == []
 
 
+@pytest.mark.usefixtures("little_garbage")
 def test_a_forked_child_never_closes_what_is_the_parents(file: File) -> None:
     file.read("SELECT 1")
     connections_of_parent = [weakref.ref(connection) for connection in file._connections]
@@ -232,14 +230,10 @@ def test_a_closed_file_refuses_everything(path: Path, where: str) -> None:
     file.close()
     assert file.closed
     uses: list[Callable[[], object]] = [
-        lambda: file.get("SELECT 1"),
-        lambda: file.read("SELECT 1"),
-        lambda: file.write(insert(1)),
-        lambda: file.stream("SELECT 1"),
-        lambda: file.snapshot().__enter__(),
-        lambda: file.backup(path.with_name("copy.db")),
-        lambda: file.integrity(),
-    ]
+        lambda: file.get("SELECT 1"), lambda: file.read("SELECT 1"), lambda: file.write(insert(1)),
+        lambda: file.stream("SELECT 1"), lambda: file.snapshot().__enter__(),
+        lambda: file.backup(path.with_name("copy.db")), lambda: file.integrity(),
+    ]  # fmt: skip
     for use in uses:
         with pytest.raises(StoreClosed, match="was closed; open it again"):
             use()
@@ -262,6 +256,7 @@ def test_damage_is_listed(path: Path) -> None:
         assert file.integrity()
 
 
+@pytest.mark.usefixtures("little_garbage")
 def test_a_file_that_is_dropped_without_being_closed_leaves_nothing(path: Path) -> None:
     gc.collect()
     before = len(os.listdir("/proc/self/fd"))

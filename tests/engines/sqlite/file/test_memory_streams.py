@@ -31,6 +31,7 @@ def values(chunks: Any) -> list[Any]:
     return [value for (value,) in chain.from_iterable(chunks)]
 
 
+@pytest.mark.usefixtures("little_garbage")
 def test_a_stream_reads_as_far_as_it_is_asked(file: File) -> None:
     seen: list[int] = []
     connection = file._writes.connection
