@@ -16,7 +16,7 @@ import attrs
 
 from ..engines.ended import EndedRows
 from ..engines.protocol import Operation, restore_rows, rows_before
-from ..entities.entity import Record
+from ..entities.entity import Record, key_of, set_row, stored_row
 from ..errors import (
     EntityExists,
     EntityNotFound,
@@ -111,7 +111,7 @@ class MoveByQuery(WriteByQuery):
                 fault = f"the function must return an entity or None, not {safe_repr(entity_after)}"
                 raise InvalidEntity(f"{model.name} {row[:2]}", [fault])
             target = self._target(type(entity_after))
-            new = target.to_written_row(entity_after)
+            new = _written_row(target, entity_after, row if target is model else None)
             test = reserved.get(target.cls)
             if test is not None and (owner := test(new[0], new[1])) is not None:
                 fault = f"this key belongs to {owner}; choose other values"
@@ -230,3 +230,15 @@ class _MoveRun(BatchRun):
 def _is_written(model: Model, entity: Record, row: Row) -> bool:
     """Return whether a row holds an entity, but for what each write sets, and what is maintained."""
     return all(field.read_only for field in model.changed(entity, row))
+
+
+def _written_row(model: Model, entity: Record, row: Row | None) -> Row:
+    """Return the row of an entity to write; a value of the row that it was made of may be as long as it is."""
+    if row is None:
+        return model.to_written_row(entity)
+    own_row = stored_row(entity)
+    set_row(entity, (*key_of(entity)[1:], *row[2:]))
+    try:
+        return model.to_written_row(entity)
+    finally:
+        set_row(entity, own_row)

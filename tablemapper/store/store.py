@@ -18,7 +18,7 @@ from ..engines.optional_protocols import ClearsClasses, ReopensOnChange, usable_
 from ..engines.protocol import Engine
 from ..entities.aggregates import Aggregate, kept_field
 from ..entities.declaration import is_base
-from ..entities.entity import Entity, Record, key_of, refusal, stored_row
+from ..entities.entity import Entity, Record, key_of, refusal, set_row, stored_row
 from ..entities.index import IndexRange
 from ..entities.key import KeyOf
 from ..errors import InvalidEntity, InvalidQuery, PreconditionFailed, safe_repr
@@ -468,6 +468,8 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         if key_of(moved_entity) != new_key:
             raise InvalidEntity("move", [f"the new key {new_key[1:]} does not fit the entity's other fields"])
         deletion.entity = None
+        if (read_row := stored_row(entity)) is not None:  # (a long value that it was read with is no new one)
+            set_row(moved_entity, (partition, row, *read_row[2:]))
         insertion = operations.insert(moved_entity)
         if deletion.key == insertion.key:
             raise InvalidEntity("move", ["the entity has this key already"])

@@ -341,6 +341,28 @@ def test_what_only_a_newer_version_knows_moves_within_the_class(tmp_path: Path, 
 
 
 @pytest.mark.file
+@pytest.mark.parametrize("on", [0, 1], ids=["file", "account"])
+def test_large_values_move_within_a_class_that_does_not_declare_them_so(tmp_path: Path, on: int) -> None:
+    place: Any = (tmp_path / "docs.db", AzurePlace(memory=Memory()))[on]
+    key = tm.Key[str, str](partition="{site}", row="{id}")
+    members: dict[str, Any] = {"site": str, "id": str}
+    newer = entity("Doc", "Docs", members | {"body": (str, tm.field(large=True))}, key)
+    older = entity("Doc", "Docs", members | {"body": str}, key)
+    with sound_store(place, models=[newer]) as store, tm.open(place, models=[older]) as beside:
+        for id in "abc":
+            store.insert(newer("Oslo", id, id * 70_000))
+        beside.move(beside[older.key("Oslo", "a")], older.key("Oslo", "A"))
+        query = beside.query(older).where(older.site == "Oslo", older.id >= "b")
+        assert query.move_to(lambda doc: doc.replace(site="Rome")) == 2
+        bodies = [(doc.site, doc.id, doc.body) for doc in store.query(newer).allow_scan()]
+        assert sorted(bodies) == [("Oslo", "A", "a" * 70_000), ("Rome", "b", "b" * 70_000), ("Rome", "c", "c" * 70_000)]
+        with pytest.raises(tm.EntityTooLarge, match="declare it with"):
+            query = beside.query(older).where(older.site == "Rome")
+            query.move_to(lambda doc: doc.replace(site="Oslo", body="y" * 70_000))
+        assert len(list(store.query(newer).where(newer.site == "Rome"))) == 2
+
+
+@pytest.mark.file
 def test_on_an_account_a_stale_target_goes_again_and_a_unique_index_is_refused() -> None:
     with tm.open(AzurePlace(memory=Memory(), still=True), models=MODELS) as store:  # type: ignore[arg-type]
         fill(store, 4, batch=4)

@@ -10,6 +10,11 @@ from typing import Any
 
 import pytest
 
+import tablemapper as tm
+from tablemapper.engines import ended
+from tablemapper.query import pairs
+from tablemapper.verbs.operations import Operations
+
 from ..engines.azure.azurite import AzuritePlace
 from ..engines.azure.memory import Memory
 from ..engines.azure.place import AzurePlace
@@ -185,6 +190,33 @@ def test_programs_in_turn_find_what_python_says(place: str, tmp_path: Path, full
 def test_programs_in_turn_find_what_python_says_on_the_emulator(tmp_path: Path, full_size: bool) -> None:
     for seed in range(10 if full_size else 1):
         play(seed, "emulator", tmp_path / f"{seed}", 50 if full_size else 6, every=1 if full_size else 3)
+
+
+def _holders_of_unique_values_stay(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ended, "removed_holder", lambda *_: False)
+
+
+def _transactions_read_what_has_ended(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Operations, "row", lambda self, model, *key: self.engine.get(model, *key))
+
+
+def _pairs_have_what_has_ended(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(pairs, "ended_by", lambda *_: None)
+
+
+FAULTS = {_holders_of_unique_values_stay: 2, _transactions_read_what_has_ended: 6, _pairs_have_what_has_ended: 6}
+"""Each with the first of some seeds that find it."""
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda one: one.__name__)
+def test_a_fault_is_found(
+    fault: Callable[[pytest.MonkeyPatch], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fault(monkeypatch)
+    with pytest.raises((AssertionError, tm.TableMapperError, pytest.fail.Exception)):
+        for seed in range(FAULTS[fault], FAULTS[fault] + 40):
+            (tmp_path / f"{seed}").mkdir()
+            play(seed, "file", tmp_path / f"{seed}", 30)
 
 
 @pytest.mark.parametrize("part", [ENDING, OPTIONS])
