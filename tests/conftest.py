@@ -202,6 +202,11 @@ def pytest_collection_finish() -> None:
     """Leave what thousands of tests have imported alone: to look for garbage among it takes a third of a second each time."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop() -> None:
+    """Look for garbage from here on, in the process that hands out tests to others, too."""
     gc.enable()
 
 

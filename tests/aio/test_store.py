@@ -160,14 +160,10 @@ async def test_what_is_not_awaited_says_so(store: AsyncStore, path: Path) -> Non
 
 def test_every_verb_of_a_store_is_there_and_takes_the_same_arguments() -> None:
     pairs: list[tuple[type, type]] = [
-        (Store, AsyncStore),
-        (Transaction, AsyncTransaction),
-        (Query, tm.types.AsyncQuery),
-        (Rows, tm.types.AsyncRows),
-        (MixedQuery, AsyncMixedQuery),
-        (tm.types.Pairs, tm.types.AsyncPairs),
+        (Store, AsyncStore), (Transaction, AsyncTransaction), (Query, tm.types.AsyncQuery),
+        (Rows, tm.types.AsyncRows), (MixedQuery, AsyncMixedQuery), (tm.types.Pairs, tm.types.AsyncPairs),
         (GroupedQuery, AsyncGroups),
-    ]
+    ]  # fmt: skip
     for sync, other in pairs:
         for name, method in inspect.getmembers(sync, inspect.isfunction):
             if name.startswith("_"):

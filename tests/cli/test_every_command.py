@@ -149,8 +149,9 @@ def test_a_command_takes_a_module_with_all_that_the_documentation_shows(
             assert CONTROLS.search(out.out) is None
         for name in ("copied.db", "restored.db"):  # (which no command replaces)
             Path(name).unlink(missing_ok=True)
-    with tm.open(place, models=load_models(MODELS)) as store:
-        assert store.check().ok
+    if case in WRITING:
+        with tm.open(place, models=load_models(MODELS)) as store:
+            assert store.check().ok
 
 
 @pytest.mark.long

@@ -48,17 +48,13 @@ def test_every_kind_of_value_and_key_is_read(place: Any) -> None:
 
 
 FINDS: dict[str, Callable[[], tuple[Any, list[int]]]] = {
-    "by_text": lambda: (Value.by_text("dune"), [2, 3]),
-    "by_hash": lambda: (Value.by_hash("Dune"), [2]),
-    "by_mark": lambda: (Value.by_mark(MARK), [2]),
-    "by_tag": lambda: (Value.by_tag("sea"), [2, 999_999]),
+    "by_text": lambda: (Value.by_text("dune"), [2, 3]), "by_hash": lambda: (Value.by_hash("Dune"), [2]),
+    "by_mark": lambda: (Value.by_mark(MARK), [2]), "by_tag": lambda: (Value.by_tag("sea"), [2, 999_999]),
     "by_month": lambda: (Value.at >= datetime(2026, 3, 1, tzinfo=UTC), [2]),
-    "by_width": lambda: (Value.by_width(7), [2]),
-    "by_count": lambda: (Value.counts["large"] == 3, [2]),
-    "by_more": lambda: (Value.by_more("Oslo"), [2]),
-    "by_owner": lambda: (Value.by_owner(ADA), [1, 2, 3]),
+    "by_width": lambda: (Value.by_width(7), [2]), "by_count": lambda: (Value.counts["large"] == 3, [2]),
+    "by_more": lambda: (Value.by_more("Oslo"), [2]), "by_owner": lambda: (Value.by_owner(ADA), [1, 2, 3]),
     "by_rank": lambda: (Value.by_rank(Rank.LOW), [3]),
-}
+}  # fmt: skip
 
 
 def test_every_kind_of_index_is_read_and_maintained(place: Any) -> None:
@@ -80,13 +76,8 @@ def test_every_kind_of_index_is_read_and_maintained(place: Any) -> None:
         store.insert(Value(Owner("eve"), 5, tags=["sea"]))
         store.sweep()
         changed = {
-            "by_hash": [],
-            "by_mark": [1],
-            "by_tag": [5],
-            "by_count": [],
-            "by_owner": [2, 3, 1],
-            "by_rank": [2, 3],
-        }
+            "by_hash": [], "by_mark": [1], "by_tag": [5], "by_count": [], "by_owner": [2, 3, 1], "by_rank": [2, 3],
+        }  # fmt: skip
         assert {name: numbers(name) for name in changed} == changed
         assert store.check().ok
 

@@ -47,13 +47,8 @@ def test_no_engine_has_a_stub_of_what_it_does_not_do() -> None:
     sqlite = {*implemented[SqliteEngine], *implemented[SqliteReads]}
     assert OPTIONAL.keys() - sqlite == {"RecoversWrites"}
     assert implemented[AzureEngine] == [
-        "ClearsClasses",
-        "DropsClasses",
-        "ExtendsSchema",
-        "RecoversWrites",
-        "ReopensOnChange",
-        "TellsTime",
-    ]
+        "ClearsClasses", "DropsClasses", "ExtendsSchema", "RecoversWrites", "ReopensOnChange", "TellsTime",
+    ]  # fmt: skip
     assert implemented[DictEngine] == ["LoadsAtOnce", "TellsTime"]
     assert implemented[AzureReads] == implemented[DictReads] == []
 

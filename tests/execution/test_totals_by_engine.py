@@ -79,17 +79,13 @@ def outcome(call: Callable[[], Any]) -> str:
 def asked(rng: random.Random, store: tm.Store) -> Callable[[], Any]:
     """Draw a total of a query."""
     queries = [
-        store.query(Part),
-        store.query(Part).where(Part.p == "a"),
+        store.query(Part), store.query(Part).where(Part.p == "a"),
         store.query(Part).where(Part.p.is_in(["a", "b"]), Part.r.between(2, 30)),
-        store.query(Part).where(Part.number > 0),
-        store.query(Part).where(Part.price > Decimal(1)),
-        store.query(Part.by_note("m")),
-        store.query(Part).where(Part.note.is_in(["m", "n"])),
-        store.query(Part).where(Part.tags.contains("u")),
-        store.query(Part).limit(5),
+        store.query(Part).where(Part.number > 0), store.query(Part).where(Part.price > Decimal(1)),
+        store.query(Part.by_note("m")), store.query(Part).where(Part.note.is_in(["m", "n"])),
+        store.query(Part).where(Part.tags.contains("u")), store.query(Part).limit(5),
         rng.choice(store.query(Part).allow_scan().split(3)),
-    ]
+    ]  # fmt: skip
     query: Any = rng.choice(queries).allow_scan()
     if by := rng.sample(GROUPS, rng.choice((0, 1, 1, 1, 2))):
         query = query.group_by(*by)

@@ -24,15 +24,8 @@ Account = grouped("Account", Payment, "account", "Accounts", cents=(int | None, 
 
 MOST = 2**63 - 1
 CENTS = {
-    "a": [MOST] * 3,
-    "b": [-MOST] * 3,
-    "c": [5],
-    "d": [MOST],
-    "e": [-MOST],
-    "f": [None],
-    "g": [MOST] * 2,
-    "h": [-7],
-}
+    "a": [MOST] * 3, "b": [-MOST] * 3, "c": [5], "d": [MOST], "e": [-MOST], "f": [None], "g": [MOST] * 2, "h": [-7],
+}  # fmt: skip
 SUMS = {name: None if cents == [None] else sum(c for c in cents if c is not None) for name, cents in CENTS.items()}
 IN_ORDER = sorted(SUMS, key=lambda name: (SUMS[name] is not None, SUMS[name]))
 

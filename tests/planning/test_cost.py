@@ -37,15 +37,11 @@ def store() -> Iterator[tm.Store]:
 
 
 CASES: list[tuple[Any, int, int]] = [
-    ((Item.group == "g1", Item.number == 1), 1, 1),
-    ((Item.group == "g1", Item.number == 2), 1, 0),
-    ((Item.group == "nothing",), 1, 0),
-    ((Item.group == "g1",), 2, 1_500),
-    ((Item.group.is_in(["g0", "g1", "no"]),), 5, 3_000),
-    ((Item.color == "blue", Item.size == 3), 1 + 100, 200),
-    ((Item.color == "blue", Item.size == 3, Item.number > 100), 1 + 100, 200),
-    ((Item.number == 7,), 1 + 2, 4),
-]
+    ((Item.group == "g1", Item.number == 1), 1, 1), ((Item.group == "g1", Item.number == 2), 1, 0),
+    ((Item.group == "nothing",), 1, 0), ((Item.group == "g1",), 2, 1_500),
+    ((Item.group.is_in(["g0", "g1", "no"]),), 5, 3_000), ((Item.color == "blue", Item.size == 3), 1 + 100, 200),
+    ((Item.color == "blue", Item.size == 3, Item.number > 100), 1 + 100, 200), ((Item.number == 7,), 1 + 2, 4),
+]  # fmt: skip
 
 
 @pytest.mark.needs("costs")
@@ -134,12 +130,8 @@ def test_a_price_is_a_number(wrong: Any) -> None:
 
 def test_bytes_are_written_with_a_unit() -> None:
     assert [bytes_text(n) for n in (1, 999, 7_900, 231_000_000, 1.2e9)] == [
-        "1 bytes",
-        "999 bytes",
-        "7.9 kB",
-        "231.0 MB",
-        "1.2 GB",
-    ]
+        "1 bytes", "999 bytes", "7.9 kB", "231.0 MB", "1.2 GB",
+    ]  # fmt: skip
 
 
 def test_a_price_that_is_hardly_any_is_told_so() -> None:

@@ -36,15 +36,10 @@ def store() -> Iterator[tm.Store]:
 
 
 ONE: dict[str, Callable[[Any], object]] = {
-    "loop": list,
-    "first": lambda q: q.first(),
-    "one or none": lambda q: q.one_or_none(),
-    "exists": lambda q: q.exists(),
-    "count": lambda q: q.count(),
-    "page": lambda q: q.page(5),
-    "pages": lambda q: list(q.pages(5)),
-    "explain": lambda q: q.explain(),
-}
+    "loop": list, "first": lambda q: q.first(), "one or none": lambda q: q.one_or_none(),
+    "exists": lambda q: q.exists(), "count": lambda q: q.count(), "page": lambda q: q.page(5),
+    "pages": lambda q: list(q.pages(5)), "explain": lambda q: q.explain(),
+}  # fmt: skip
 ENTITIES: dict[str, Callable[[Any], object]] = {
     "sum": lambda q: q.sum(Item.size),
     "min": lambda q: q.min(Item.size),

@@ -448,13 +448,9 @@ def test_a_column_of_another_type_names_the_remedy_of_its_package(package: str, 
         with pytest.raises(tm.InvalidEntity) as caught:
             store.insert_columns(Sale, given)
         names = {
-            "frame": given,
-            "table": given,
-            "columns": given,
-            "Decimal": Decimal,
-            "polars": polars,
+            "frame": given, "table": given, "columns": given, "Decimal": Decimal, "polars": polars,
             "pyarrow": pyarrow,
-        }
+        }  # fmt: skip
         if "columns of" in package:
             names |= {"table": table, "frame": frame}
         mended = {}
@@ -491,13 +487,8 @@ def test_texts_of_times_name_the_remedy_of_their_package(package: str) -> None:
         with pytest.raises(tm.InvalidEntity) as caught:
             store.insert_columns(Sale, given)
         names = {
-            "frame": given,
-            "table": given,
-            "columns": given,
-            "polars": polars,
-            "pandas": pandas,
-            "pyarrow": pyarrow,
-        }
+            "frame": given, "table": given, "columns": given, "polars": polars, "pandas": pandas, "pyarrow": pyarrow,
+        }  # fmt: skip
         columns: dict[str, Any] = {"shop": held["shop"], "total": [None, None], "count": [Decimal(1)] * 2}
         for fault in caught.value.faults:
             if (

@@ -163,14 +163,10 @@ def test_parts_of_a_query_over_a_base_are_all_of_it(store: tm.Store) -> None:
 def test_what_a_query_over_several_classes_lacks_is_refused(store: tm.Store) -> None:
     query = store.query(Animal).allow_scan()
     calls: dict[str, Callable[[], Any]] = {
-        "update": lambda: query.update(age=3),
-        "delete": query.delete,
-        "select": lambda: query.select(Animal.age),
-        "sum": lambda: query.sum(Animal.age),
-        "columns": query.columns,
-        "to_arrow": query.to_arrow,
+        "update": lambda: query.update(age=3), "delete": query.delete, "select": lambda: query.select(Animal.age),
+        "sum": lambda: query.sum(Animal.age), "columns": query.columns, "to_arrow": query.to_arrow,
         "group_by": lambda: query.group_by(Animal.age),
-    }
+    }  # fmt: skip
     for name, call in calls.items():
         with pytest.raises(tm.InvalidQuery) as raised:
             call()

@@ -37,19 +37,15 @@ ASKED: dict[str, tuple[Any, list[Any], str]] = {
     "behind a range, not asked by name": (Post, [Post.a >= 1, X], "ef"),
     "behind a range, not bounded": (Post.by_a(), [], "efg"),
     "behind a range, not bounded, filtered": (Post.by_a(), [Post.a >= 1], "efg"),
-    "behind one value": (Post, [Post.a == 1, X], "e"),
-    "behind one value, by name": (Post.by_a(1), [], "e"),
-    "behind two values": (Post, [Post.a.is_in([1, 2]), X], "ef"),
-    "one of two elements": (Post, [X | Y], "efg"),
-    "two elements": (Post, [X, Y], "e"),
-    "alternatives": (Post, [((Post.a == 1) & X) | ((Post.a >= 2) & Y)], "eg"),
-    "a whole list": (Post, [X, Post.tags == ["x"]], "f"),
-    "another whole list": (Post, [X, Post.tags != ["x"]], "e"),
+    "behind one value": (Post, [Post.a == 1, X], "e"), "behind one value, by name": (Post.by_a(1), [], "e"),
+    "behind two values": (Post, [Post.a.is_in([1, 2]), X], "ef"), "one of two elements": (Post, [X | Y], "efg"),
+    "two elements": (Post, [X, Y], "e"), "alternatives": (Post, [((Post.a == 1) & X) | ((Post.a >= 2) & Y)], "eg"),
+    "a whole list": (Post, [X, Post.tags == ["x"]], "f"), "another whole list": (Post, [X, Post.tags != ["x"]], "e"),
     "a list of whole lists": (Post, [X, Post.tags.is_in([["x"], ["y"]])], "f"),
     "a whole list, by name": (Post.by_tag(), [Post.tags == ["x", "y", "z"]], "e"),
     "a whole list beside an element, by name": (Post.by_tag("x"), [Post.tags == ["x"]], "f"),
     "an element cut from the right": (Post.by_text("x"), [], "ef"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.needs("backward", "sorts")

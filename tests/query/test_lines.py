@@ -167,13 +167,9 @@ def _picked(store: tm.Store, where: str, order: str, picked: list[Any], limit: i
 @pytest.mark.needs("backward", "sorts")
 @examples(30, long=600)
 @given(
-    _entities(),
-    st.sampled_from(sorted(_WHERE)),
-    st.sampled_from(sorted(_ORDER)),
-    _PICKED,
-    st.one_of(st.none(), st.integers(0, 9)),
-    st.sampled_from([1, 2, 3, 5, 100]),
-)
+    _entities(), st.sampled_from(sorted(_WHERE)), st.sampled_from(sorted(_ORDER)), _PICKED,
+    st.one_of(st.none(), st.integers(0, 9)), st.sampled_from([1, 2, 3, 5, 100]),
+)  # fmt: skip
 def test_lines_give_the_columns_of_rows(
     entities: list[Any], where: str, order: str, picked: list[Any], limit: int | None, size: int
 ) -> None:
@@ -205,18 +201,12 @@ def _thing(number: int, **values: Any) -> Any:
 @pytest.mark.parametrize(
     ("where", "order", "picked"),
     [
-        ("scan", "", _COVERED),
-        ("scan", "", [one for one in FIELDS if one.name not in ("cut", "blob")]),
-        ("scan", "backwards", _COVERED),
-        ("partition", "", [Thing.number]),
-        ("range", "", _COVERED),
-        ("partitions", "", _COVERED),
-        ("index", "", _COVERED),
-        ("index", "", [Thing.day, Thing.part]),
-        ("indexes", "", [Thing.day]),
-        ("filter", "", _COVERED),
+        ("scan", "", _COVERED), ("scan", "", [one for one in FIELDS if one.name not in ("cut", "blob")]),
+        ("scan", "backwards", _COVERED), ("partition", "", [Thing.number]), ("range", "", _COVERED),
+        ("partitions", "", _COVERED), ("index", "", _COVERED), ("index", "", [Thing.day, Thing.part]),
+        ("indexes", "", [Thing.day]), ("filter", "", _COVERED),
     ],
-)
+)  # fmt: skip
 def test_these_plans_are_read_by_lines(where: str, order: str, picked: list[Any]) -> None:
     with tm.open(":memory:", models=[Thing]) as store:
         store.insert_many(
@@ -235,15 +225,11 @@ def test_these_plans_are_read_by_lines(where: str, order: str, picked: list[Any]
 @pytest.mark.parametrize(
     ("where", "order", "picked"),
     [
-        ("scan", "sorted", _COVERED),
-        ("residual", "", _COVERED),
-        ("or", "", _COVERED),
-        ("indexes", "number", [Thing.day]),
-        ("scan", "", [Thing.blob]),
-        ("scan", "", [Thing.cut]),
+        ("scan", "sorted", _COVERED), ("residual", "", _COVERED), ("or", "", _COVERED),
+        ("indexes", "number", [Thing.day]), ("scan", "", [Thing.blob]), ("scan", "", [Thing.cut]),
         ("scan", "", [Thing.at.date()]),
     ],
-)
+)  # fmt: skip
 def test_other_plans_are_read_by_rows(where: str, order: str, picked: list[Any]) -> None:
     with tm.open(":memory:", models=[Thing]) as store:
         store.insert_many(_thing(at, price=Decimal(at)) for at in range(5))
@@ -319,16 +305,9 @@ def test_the_text_null_is_no_missing_value() -> None:
 
 def test_floats_come_back_to_the_last_bit(tmp_path: Any) -> None:
     reals = [
-        0.1 + 0.2,
-        5e-324,
-        2.2250738585072014e-308,
-        1.7976931348623157e308,
-        -math.inf,
-        math.inf,
-        1e22,
-        2.0**53 + 2,
+        0.1 + 0.2, 5e-324, 2.2250738585072014e-308, 1.7976931348623157e308, -math.inf, math.inf, 1e22, 2.0**53 + 2,
         -1.0,
-    ]
+    ]  # fmt: skip
     reals += [number / 7 for number in range(2_000)]
     with tm.open(tmp_path / "reals.db", models=[Thing], durability="relaxed") as store:
         store.insert_many(_thing(at, real=real) for at, real in enumerate(reals))

@@ -271,21 +271,17 @@ def test_a_class_without_the_field_has_no_value_there(filled: tm.Store) -> None:
 @pytest.mark.parametrize(
     ("condition", "offices", "workers"),
     [
-        ((Office.floors == 1) & (Office.city == "x"), 1, 0),
-        ((Office.floors == 1) | (Office.city == "x"), 1, 10),
-        ((Office.floors == 2) | (Office.floors == 3), 0, 0),
-        (Office.floors.is_null() & (Office.city == "x"), 0, 10),
+        ((Office.floors == 1) & (Office.city == "x"), 1, 0), ((Office.floors == 1) | (Office.city == "x"), 1, 10),
+        ((Office.floors == 2) | (Office.floors == 3), 0, 0), (Office.floors.is_null() & (Office.city == "x"), 0, 10),
         (Office.floors.is_null() | (Office.city == "y"), 0, 10),
         (~(Office.floors.is_null() & (Office.city == "x")), 1, 0),
         (~((Office.floors == 1) | (Office.city == "y")), 0, 10),
-        (Worker.tags.contains("t") | Office.floors.is_in([1]), 1, 0),
-        (~Worker.tags.contains("t"), 1, 10),
-        (Worker.size == Worker.number, 0, 10),
-        (Worker.size == Office.floors, 0, 0),
+        (Worker.tags.contains("t") | Office.floors.is_in([1]), 1, 0), (~Worker.tags.contains("t"), 1, 10),
+        (Worker.size == Worker.number, 0, 10), (Worker.size == Office.floors, 0, 0),
         (Worker.label.startswith("a") & (Worker.city != "y"), 1, 0),
     ],
     ids=lambda one: predicate_text(one, ()) if isinstance(one, tm.Predicate) else str(one),
-)
+)  # fmt: skip
 def test_what_a_class_lacks_is_missing_however_conditions_are_joined(
     filled: tm.Store, condition: Any, offices: int, workers: int
 ) -> None:

@@ -44,19 +44,13 @@ def store() -> Iterator[tm.Store]:
 
 
 ASKED: dict[str, tuple[Any, str]] = {
-    "a text cut from the right": (Note.text("x"), "a"),
-    "a partition cut from the right": (Note.wide("x"), "a"),
-    "both values": (Note.wide("x", DAY), "a"),
-    "behind a shard": (Note.shard("x"), "a"),
-    "folded, behind a shard": (Note.fold("x"), "ae"),
-    "folded, cut from the right": (Note.fold_text("X"), "ae"),
-    "hashed, behind a shard": (Note.hashed("x"), "a"),
-    "an element behind a shard": (Note.tag("x"), "a"),
-    "an element cut from the right": (Note.tag_text("x"), "a"),
-    "an element, folded": (Note.tag_fold("x"), "ae"),
-    "an index that holds all": (Note.covering("x"), "a"),
-    "nothing": (Note.text("y"), ""),
-}
+    "a text cut from the right": (Note.text("x"), "a"), "a partition cut from the right": (Note.wide("x"), "a"),
+    "both values": (Note.wide("x", DAY), "a"), "behind a shard": (Note.shard("x"), "a"),
+    "folded, behind a shard": (Note.fold("x"), "ae"), "folded, cut from the right": (Note.fold_text("X"), "ae"),
+    "hashed, behind a shard": (Note.hashed("x"), "a"), "an element behind a shard": (Note.tag("x"), "a"),
+    "an element cut from the right": (Note.tag_text("x"), "a"), "an element, folded": (Note.tag_fold("x"), "ae"),
+    "an index that holds all": (Note.covering("x"), "a"), "nothing": (Note.text("y"), ""),
+}  # fmt: skip
 
 
 @pytest.mark.needs("backward", "sorts")

@@ -407,18 +407,14 @@ def test_what_nothing_bounds_is_refused_with_a_declaration_that_would_serve_it(f
 @pytest.mark.parametrize(
     "where",
     [
-        lambda c: [c.rent == Decimal(3)],
-        lambda c: [c.rent > Decimal(3)],
+        lambda c: [c.rent == Decimal(3)], lambda c: [c.rent > Decimal(3)],
         lambda c: [c.rent.between(Decimal(3), Decimal(4)), c.size == 2.0],
-        lambda c: [c.owner == "Ann", c.rent == Decimal(3), c.number > 2],
-        lambda c: [c.tags.contains("a")],
-        lambda c: [c.tags.contains("a"), c.size > 1.0],
-        lambda c: [c.owner.is_in(["Ann", "Bob"])],
-        lambda c: [c.owner.startswith("A")],
-        lambda c: [c.number == 3],
+        lambda c: [c.owner == "Ann", c.rent == Decimal(3), c.number > 2], lambda c: [c.tags.contains("a")],
+        lambda c: [c.tags.contains("a"), c.size > 1.0], lambda c: [c.owner.is_in(["Ann", "Bob"])],
+        lambda c: [c.owner.startswith("A")], lambda c: [c.number == 3],
         lambda c: [c.built >= TIMES[0], c.built < TIMES[2]],
     ],
-)
+)  # fmt: skip
 def test_the_declaration_that_a_refused_scan_names_serves_the_query(where: Callable[[Any], list[Any]]) -> None:
     source = """
 class Bare(tm.Entity, table="Bare"):
@@ -569,23 +565,16 @@ def test_large_values_are_read_by_a_form_of_query_that_met_small_ones_only(tmp_p
 @pytest.mark.parametrize(
     ("ask", "part"),
     [
-        (lambda q: q.where(True), "condition"),
-        (lambda q: q.where(Other.name == "x"), "Other.name"),
-        (lambda q: q.order_by(Other.name), "Other.name"),
-        (lambda q: q.order_by("city"), "expected a field"),
-        (lambda q: q.order_by(Unit.tags), "no order"),
-        (lambda q: q.limit(-1), "-1"),
-        (lambda q: q.limit(1.5), "1.5"),
-        (lambda q: q.page(0), "page"),
-        (lambda q: q.where(Unit.number == "x"), "int"),
+        (lambda q: q.where(True), "condition"), (lambda q: q.where(Other.name == "x"), "Other.name"),
+        (lambda q: q.order_by(Other.name), "Other.name"), (lambda q: q.order_by("city"), "expected a field"),
+        (lambda q: q.order_by(Unit.tags), "no order"), (lambda q: q.limit(-1), "-1"), (lambda q: q.limit(1.5), "1.5"),
+        (lambda q: q.page(0), "page"), (lambda q: q.where(Unit.number == "x"), "int"),
         (lambda q: q.where(Unit.built > datetime(2020, 1, 1)), "time zone"),
-        (lambda q: q.where(Unit.tags > ["a"]), "no order"),
-        (lambda q: q.where(Unit.number.startswith("1")), "text"),
-        (lambda q: q.where(Unit.owner.is_in("Ann")), "list"),
-        (lambda q: q.where(Unit.rent > None), "is_null"),
+        (lambda q: q.where(Unit.tags > ["a"]), "no order"), (lambda q: q.where(Unit.number.startswith("1")), "text"),
+        (lambda q: q.where(Unit.owner.is_in("Ann")), "list"), (lambda q: q.where(Unit.rent > None), "is_null"),
         (lambda q: q.select(), "at least one field"),
     ],
-)
+)  # fmt: skip
 def test_a_query_that_means_nothing_is_one_clear_error(
     filled: tm.Store, ask: Callable[[Query[Unit]], object], part: str
 ) -> None:

@@ -39,15 +39,11 @@ def store(counting: Touched) -> Iterator[tm.Store]:
 
 
 ASKED: dict[str, Any] = {
-    "first": lambda q: q.first(),
-    "exists": lambda q: q.exists(),
-    "max": lambda q: q.max(Reading.at),
-    "one of a loop": lambda q: next(iter(q)),
-    "a few": lambda q: list(q.limit(3)),
-    "a page": lambda q: q.page(3),
+    "first": lambda q: q.first(), "exists": lambda q: q.exists(), "max": lambda q: q.max(Reading.at),
+    "one of a loop": lambda q: next(iter(q)), "a few": lambda q: list(q.limit(3)), "a page": lambda q: q.page(3),
     "the first tuple": lambda q: q.select(Reading.value).first(),
     "a few within a budget": lambda q: list(q.limit(3).budget(timeout=60)),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("ask", ASKED.values(), ids=ASKED)

@@ -35,15 +35,11 @@ def store() -> Iterator[tm.Store]:
             [
                 Device("a", tm.Extra(color="red", maker="Acme", model="x")),
                 Device("b", tm.Extra(color="red", maker="ACME", model="y"), {"large": 3}),
-                Device("c", tm.Extra(color="blue", maker="Other")),
-                Device("d", tm.Extra(color=5, n=5)),
-                Device("e", tm.Extra(color=True)),
-                Device("f", tm.Extra(color=datetime(2020, 1, 1, tzinfo=UTC))),
-                Device("g", tm.Extra(color="")),
-                Device("h"),
-                Device("i", tm.Extra(color=5.0)),
+                Device("c", tm.Extra(color="blue", maker="Other")), Device("d", tm.Extra(color=5, n=5)),
+                Device("e", tm.Extra(color=True)), Device("f", tm.Extra(color=datetime(2020, 1, 1, tzinfo=UTC))),
+                Device("g", tm.Extra(color="")), Device("h"), Device("i", tm.Extra(color=5.0)),
             ]
-        )
+        )  # fmt: skip
         yield store
 
 

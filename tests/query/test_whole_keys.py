@@ -39,31 +39,18 @@ def store() -> Iterator[tm.Store]:
 # ---------------------------------------------------------------------------------------------- one key
 
 FALSE = [
-    Item.size > 5,
-    Item.size != 3,
-    ~(Item.size == 3),
-    Item.size.is_in([1, 2]),
-    Item.place == "hall",
-    Item.place != "hall",
-    ~Item.place.is_null(),
-    Item.tags.contains("u"),
-    Item.price > Decimal(1),
-    Item.name > "a",
-    Item.place == Item.name,
-    (Item.size > 5) | (Item.place == "hall"),
-]
+    Item.size > 5, Item.size != 3, ~(Item.size == 3), Item.size.is_in([1, 2]), Item.place == "hall",
+    Item.place != "hall", ~Item.place.is_null(), Item.tags.contains("u"), Item.price > Decimal(1), Item.name > "a",
+    Item.place == Item.name, (Item.size > 5) | (Item.place == "hall"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("condition", FALSE, ids=range(len(FALSE)))
 def test_what_else_is_asked_of_a_whole_key_holds(store: tm.Store, condition: Any) -> None:
     query = store.query(Item).where(Item.name == "a", condition)
     assert (list(query), query.first(), query.one_or_none(), query.count(), query.exists()) == (
-        [],
-        None,
-        None,
-        0,
-        False,
-    )
+        [], None, None, 0, False,
+    )  # fmt: skip
     with pytest.raises(tm.EntityNotFound):
         query.one()
     assert query.page(5).items == []

@@ -103,28 +103,17 @@ CHANGES: list[tuple[str, Callable[[Query[Unit]], int], Change]] = [
     ),
 ]
 PATHS = [
-    "Unit.key",
-    "Unit.key",
-    "Unit.by_owner",
-    "Unit.by_size",
-    "Unit.by_day",
-    "Unit.by_tag",
-    "Unit.large",
+    "Unit.key", "Unit.key", "Unit.by_owner", "Unit.by_size", "Unit.by_day", "Unit.by_tag", "Unit.large",
     "Unit.spread",
-]
+]  # fmt: skip
 
 
 @pytest.mark.needs("sorts")
 @given(
     st.lists(UNITS, max_size=14, unique_by=lambda u: (u.city, u.building, u.number)),
-    st.lists(combined(LEAVES), max_size=2),
-    st.sampled_from(CHANGES),
-    st.sampled_from(PATHS),
-    ORDERS,
-    st.none() | st.integers(0, 6),
-    st.none() | st.just("run"),
-    st.booleans(),
-)
+    st.lists(combined(LEAVES), max_size=2), st.sampled_from(CHANGES), st.sampled_from(PATHS), ORDERS,
+    st.none() | st.integers(0, 6), st.none() | st.just("run"), st.booleans(),
+)  # fmt: skip
 def test_a_write_by_query_gives_what_a_loop_gives(
     units: tm.Store,
     some: list[Unit],

@@ -113,16 +113,10 @@ def test_a_damaged_entity_hides_none_of_those_it_is_read_with(
     run_sql(path, "UPDATE Items SET Timestamp = -1 WHERE RowKey = 'r6'")
     found = problems(path, "DELETE FROM ItemsByName WHERE _rk = 'r3'")
     assert [(problem.kind, problem.where, problem.key[-1]) for problem in found] == [
-        ("damaged", "Item", "r4"),
-        ("wrong", "Item", "r6"),
-        ("missing", "Item.by_name", "r3"),
-        ("wrong", "Item.by_name", "r5"),
-        ("dangling", "Item.by_name", "r4"),
-        ("wrong", "Total", ""),
-        ("wrong", "Total values", 4),
-        ("wrong", "Total values", 5),
-        ("missing", "Total values", 70),
-    ]
+        ("damaged", "Item", "r4"), ("wrong", "Item", "r6"), ("missing", "Item.by_name", "r3"),
+        ("wrong", "Item.by_name", "r5"), ("dangling", "Item.by_name", "r4"), ("wrong", "Total", ""),
+        ("wrong", "Total values", 4), ("wrong", "Total values", 5), ("missing", "Total values", 70),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("sql", ["text = X'00'", "tags = '{'", "text = 5, tags = NULL"])
@@ -141,17 +135,13 @@ def test_an_ever_that_is_less_extreme_than_the_live_values_is_wrong(path: Path) 
 @pytest.mark.parametrize(
     "sql",
     [
-        "CREATE TRIGGER t AFTER UPDATE ON Items BEGIN DELETE FROM Items; END",
-        "CREATE INDEX extra ON Items(num)",
+        "CREATE TRIGGER t AFTER UPDATE ON Items BEGIN DELETE FROM Items; END", "CREATE INDEX extra ON Items(num)",
         "CREATE VIEW v AS SELECT * FROM Items",
         "CREATE TRIGGER tablemapper_t AFTER UPDATE ON Items BEGIN DELETE FROM Items; END",
-        "CREATE TABLE tablemapper_more(x)",
-        "ALTER TABLE Items ADD COLUMN more",
-        "DROP TABLE ItemsByName",
-        "DELETE FROM tablemapper_catalogue WHERE name = 'tables'",
-        "UPDATE tablemapper_catalogue SET form = '[]'",
+        "CREATE TABLE tablemapper_more(x)", "ALTER TABLE Items ADD COLUMN more", "DROP TABLE ItemsByName",
+        "DELETE FROM tablemapper_catalogue WHERE name = 'tables'", "UPDATE tablemapper_catalogue SET form = '[]'",
     ],
-)
+)  # fmt: skip
 def test_a_schema_that_was_tampered_with_is_refused(path: Path, sql: str) -> None:
     run_sql(path, sql)
     with pytest.raises(tm.CorruptStore):

@@ -83,21 +83,17 @@ DAYS = [date(2026, 1, 1), date(2026, 1, 2)]
 GOOD = {"name": "n3", "num": 3, "day": DAYS[1], "tags": ["t3", "all"], "code": "c3"}
 DAMAGED = Item.key("p", "r3")
 DAMAGES: dict[str, tuple[str, Any, tuple[str, Any] | None]] = {
-    "a text in an int": ("num", "x", ("String", "x")),
-    "a float that equals the int": ("num", 3.0, ("Double", 3.0)),
-    "a bool in an int": ("num", "true", ("Boolean", True)),
-    "nothing in an int": ("num", None, None),
-    "bytes in a text": ("name", b"\x00", ("Binary", "AA==")),
-    "an int in a text": ("name", 5, ("Int64", "5")),
+    "a text in an int": ("num", "x", ("String", "x")), "a float that equals the int": ("num", 3.0, ("Double", 3.0)),
+    "a bool in an int": ("num", "true", ("Boolean", True)), "nothing in an int": ("num", None, None),
+    "bytes in a text": ("name", b"\x00", ("Binary", "AA==")), "an int in a text": ("name", 5, ("Int64", "5")),
     "a time in a text": ("name", 7.5, ("DateTime", "2026-01-01T00:00:00Z")),
-    "nothing in a text": ("name", None, None),
-    "no date": ("day", "2026-13-01", ("String", "2026-13-01")),
+    "nothing in a text": ("name", None, None), "no date": ("day", "2026-13-01", ("String", "2026-13-01")),
     "a date in another form": ("day", "20260102", ("String", "20260102")),
     "no JSON": ("tags", "[1", ("String", "[1")),
     "JSON of other elements": ("tags", '["a", 5]', ("String", '["a", 5]')),
     "bytes in a unique text": ("code", b"c3", ("Binary", "YzM=")),
     "a text that is too long": ("code", "c" * 530_000, None),
-}
+}  # fmt: skip
 
 
 READABLE = ("a date in another form", "a text that is too long")

@@ -122,15 +122,11 @@ def schema(**changes: Any) -> Schema:
 
 
 DIFFERENT: dict[str, dict[str, Any]] = {
-    "the class": {"name": "Other"},
-    "the table": {"table": "Others"},
-    "type=": {"type": "t"},
-    "a default": {"default": 1},
-    "a property": {"property": "N"},
+    "the class": {"name": "Other"}, "the table": {"table": "Others"}, "type=": {"type": "t"},
+    "a default": {"default": 1}, "a property": {"property": "N"},
     "a type": {"annotations": {"name": str, "n": int, "x": int | None}},
     "a new field": {"annotations": {"y": str, "name": str, "n": int, "x": float | None}},
-    "the key": {"key": {"partition": "a-{name}"}},
-    "the row key": {"key": {"partition": "{name}", "row": "row"}},
+    "the key": {"key": {"partition": "a-{name}"}}, "the row key": {"key": {"partition": "{name}", "row": "row"}},
     "an index's partition": {"index": {"partition": "{name}"}},
     "an index's row": {"index": {"partition": "{n}", "row": "{name}"}},
     "an index's table": {"index": {"partition": "{n}", "table": "Elsewhere"}},
@@ -138,7 +134,7 @@ DIFFERENT: dict[str, dict[str, Any]] = {
     "unique": {"index": {"partition": "{n}", "unique": True}},
     "where": {"index": {"partition": "{n}", "where": lambda p: p.n > 1}},
     "a constant of where": {"index": {"partition": "{n}", "where": lambda p: p.n > 2}},
-}
+}  # fmt: skip
 SAME: dict[str, dict[str, Any]] = {
     "nothing": {},
     "a docstring": {"doc": "A thing."},

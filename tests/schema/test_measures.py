@@ -142,19 +142,12 @@ def bill(lines: list[Line]) -> dict[str, Any]:
         total = exact.add(total, product)
         reduced = exact.add(reduced, exact.subtract(exact.multiply(one.price, Decimal("0.90")), 1))
     return {
-        "total": total,
-        "reduced": reduced,
-        "mean": Context(prec=28).divide(total, len(lines)),
-        "dearest": max(some, default=None),
-        "weight": math.fsum(weights) if weights else None,
-        "heavy": len(weights),
-        "ratio": math.fsum(ratios) if ratios else None,
-        "time": sum(times, timedelta()) if times else None,
-        "longest": max(ends, default=None),
-        "latest": max(one.start for one in lines) + timedelta(hours=1),
-        "volume": sum(one.size * one.quantity for one in lines),
-        "wide": sum(sizes) if sizes else None,
-    }
+        "total": total, "reduced": reduced, "mean": Context(prec=28).divide(total, len(lines)),
+        "dearest": max(some, default=None), "weight": math.fsum(weights) if weights else None, "heavy": len(weights),
+        "ratio": math.fsum(ratios) if ratios else None, "time": sum(times, timedelta()) if times else None,
+        "longest": max(ends, default=None), "latest": max(one.start for one in lines) + timedelta(hours=1),
+        "volume": sum(one.size * one.quantity for one in lines), "wide": sum(sizes) if sizes else None,
+    }  # fmt: skip
 
 
 def random_line(rnd: random.Random, order: str, number: int) -> Line:
@@ -307,16 +300,11 @@ def test_what_cannot_be_calculated_of_what_is_there_stops_the_build_with_its_rea
 
 
 VALUES = [
-    Line.price * Line.quantity,
-    1 - Line.weight * 1.5,
-    -Line.size,
-    Line.price + Decimal("-1.50E+3"),
-    Line.weight * math.inf,
-    2**1000 / Line.weight,
+    Line.price * Line.quantity, 1 - Line.weight * 1.5, -Line.size, Line.price + Decimal("-1.50E+3"),
+    Line.weight * math.inf, 2**1000 / Line.weight,
     Line.end - datetime(2020, 1, 1, 5, tzinfo=timezone(timedelta(hours=2))),
-    Line.start + timedelta(days=-3, microseconds=7),
-    Line.sizes["a b"] * 2,
-]
+    Line.start + timedelta(days=-3, microseconds=7), Line.sizes["a b"] * 2,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("value", VALUES, ids=repr)

@@ -61,14 +61,10 @@ def test_a_size_is_that_of_all_properties_by_the_formula() -> None:
         "g",
         "a7",
         [
-            ("EntityType", "String", "loose"),
-            ("Title", "String", "a\U0001f600"),
-            ("size", "Int64", 3),
-            ("blob", "Binary", b"1234"),
-            ("note", "String", "é"),
-            ("when", "Double", 1.5),
+            ("EntityType", "String", "loose"), ("Title", "String", "a\U0001f600"), ("size", "Int64", 3),
+            ("blob", "Binary", b"1234"), ("note", "String", "é"), ("when", "Double", 1.5),
         ],
-    )
+    )  # fmt: skip
 
 
 def test_the_size_of_a_stored_entity_and_of_a_group_can_be_asked_for() -> None:

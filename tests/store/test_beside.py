@@ -177,14 +177,8 @@ def test_an_index_that_holds_all_fields_is_not_built_anew_for_one_more(open_stor
     new.merge(v2.Part.key("a", 8), price=5.5, size=9)
     query = new.query(v2.Part).where(v2.Part.name == "N1").select(v2.Part.number, v2.Part.size, v2.Part.price)
     assert sorted(query) == [
-        (1, 7, 4.5),
-        (1, 8, 2.5),
-        (2, 7, 3.5),
-        (8, 9, 5.5),
-        (15, 7, 1.0),
-        (22, 7, 1.0),
-        (29, 7, 1.0),
-    ]
+        (1, 7, 4.5), (1, 8, 2.5), (2, 7, 3.5), (8, 9, 5.5), (15, 7, 1.0), (22, 7, 1.0), (29, 7, 1.0),
+    ]  # fmt: skip
     assert not query.explain().covering
     assert new.query(v2.Part).where(v2.Part.name == "N1").select(v2.Part.price).explain().covering
     assert old.check().ok

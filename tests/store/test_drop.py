@@ -291,14 +291,10 @@ def test_programs_that_have_it_open_are_refused_for_it_alone(place: Place) -> No
 
 
 @pytest.mark.parametrize("call", [
-    lambda store: store.get(Log.key("a", 1)),
-    lambda store: list(store.query(Log.by_level("info"))),
-    lambda store: list(store.query(Log).where(Log.host == "a")),
-    lambda store: list(store.partition(Log.host == "a")),
-    lambda store: store.get(Hosts.key("a")),
-    lambda store: store.merge(Log.key("a", 1), level="x"),
-    lambda store: store.insert(Log("a", 77)),
-    lambda store: store.insert_many([Log("a", 77)]),
+    lambda store: store.get(Log.key("a", 1)), lambda store: list(store.query(Log.by_level("info"))),
+    lambda store: list(store.query(Log).where(Log.host == "a")), lambda store: list(store.partition(Log.host == "a")),
+    lambda store: store.get(Hosts.key("a")), lambda store: store.merge(Log.key("a", 1), level="x"),
+    lambda store: store.insert(Log("a", 77)), lambda store: store.insert_many([Log("a", 77)]),
 ])  # fmt: skip
 def test_the_first_call_that_meets_it_elsewhere_says_so(place: Place, call: Any) -> None:
     for _ in range(2):

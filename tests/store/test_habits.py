@@ -426,27 +426,21 @@ def test_an_entity_is_no_mapping_and_says_what_to_write() -> None:
 @pytest.mark.parametrize(
     ("name", "mend"),
     [
-        ("objects", "store.query(Item).where(…)"),
-        ("query", "store.query(Item).where(…)"),
-        ("scan", "store.query(Item).allow_scan()"),
-        ("get", "store.get(Item.key(…))"),
+        ("objects", "store.query(Item).where(…)"), ("query", "store.query(Item).where(…)"),
+        ("scan", "store.query(Item).allow_scan()"), ("get", "store.get(Item.key(…))"),
         ("save", "store.insert(entity), store.replace(entity) or store.upsert(entity)"),
         ("update", "entity.field = value and store.replace(entity), or store.merge(Item.key(…), field=value)"),
-        ("model_validate", "tm.from_dict(Item, values)"),
-        ("parse_obj", "tm.from_dict(Item, values)"),
-        ("model_dump", "tm.to_dict(entity)"),
-        ("dict", "tm.to_dict(entity)"),
-        ("json", "tm.to_json(entity)"),
+        ("model_validate", "tm.from_dict(Item, values)"), ("parse_obj", "tm.from_dict(Item, values)"),
+        ("model_dump", "tm.to_dict(entity)"), ("dict", "tm.to_dict(entity)"), ("json", "tm.to_json(entity)"),
         ("etag", "tm.info(entity).etag"),
         ("Timestamp", "tm.info(entity).timestamp, or tm.timestamp(Item) in a query"),
-        ("PartitionKey", "tm.info(entity).partition_key"),
-        ("RowKey", "tm.info(entity).row_key"),
+        ("PartitionKey", "tm.info(entity).partition_key"), ("RowKey", "tm.info(entity).row_key"),
         (
             "metadata",
             "tm.schema_snapshot([Item]) of a class, or tm.info(entity) of an entity; tables need no creation, tm.open does it",
         ),
     ],
-)
+)  # fmt: skip
 def test_a_class_and_an_entity_of_another_library_say_what_to_write(name: str, mend: str) -> None:
     for one, what in ((Item, "Item"), (Item("a", 1), "the Item entity")):
         with pytest.raises(AttributeError) as caught:

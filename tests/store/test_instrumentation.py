@@ -66,21 +66,14 @@ def test_each_verb_is_an_event(store: tm.Store, seen: Seen) -> None:
     store.move(store[part.key], Part.key("a", 9))
     store.delete(Part.key("a", 9))
     assert seen.take() == [
-        ("insert", "Part", "Part.key", 0, 1, "ok"),
-        ("replace", "Part", "Part.key", 0, 1, "ok"),
-        ("merge", "Part", "Part.key", 0, 1, "ok"),
-        ("get", "Part", "Part.key", 1, 0, "ok"),
-        ("get", "Part", "Part.key", 0, 0, "ok"),
-        ("get", "Part", "Part.key", 1, 0, "ok"),
-        ("exists", "Part", "Part.key", 1, 0, "ok"),
-        ("get_many", "Part", None, 1, 0, "ok"),
-        ("upsert", "Part", "Part.key", 0, 1, "ok"),
-        ("update", "Part", "Part.key", 1, 1, "ok"),
-        ("update", "Part", "Part.key", 1, 0, "ok"),
-        ("get", "Part", "Part.key", 1, 0, "ok"),
-        ("move", "Part", "Part.key", 0, 1, "ok"),
-        ("delete", "Part", "Part.key", 0, 1, "ok"),
-    ]
+        ("insert", "Part", "Part.key", 0, 1, "ok"), ("replace", "Part", "Part.key", 0, 1, "ok"),
+        ("merge", "Part", "Part.key", 0, 1, "ok"), ("get", "Part", "Part.key", 1, 0, "ok"),
+        ("get", "Part", "Part.key", 0, 0, "ok"), ("get", "Part", "Part.key", 1, 0, "ok"),
+        ("exists", "Part", "Part.key", 1, 0, "ok"), ("get_many", "Part", None, 1, 0, "ok"),
+        ("upsert", "Part", "Part.key", 0, 1, "ok"), ("update", "Part", "Part.key", 1, 1, "ok"),
+        ("update", "Part", "Part.key", 1, 0, "ok"), ("get", "Part", "Part.key", 1, 0, "ok"),
+        ("move", "Part", "Part.key", 0, 1, "ok"), ("delete", "Part", "Part.key", 0, 1, "ok"),
+    ]  # fmt: skip
 
 
 @pytest.mark.needs("all_or_none_load")
@@ -153,24 +146,16 @@ def test_a_query_is_an_event_with_its_path(store: tm.Store, seen: Seen) -> None:
     assert blue.update(weight=0) == 5
     assert blue.delete() == 5
     assert seen.take() == [
-        ("query", "Part", "Part.by_color", 5, 0, "ok"),
-        ("query.first", "Part", "Part.by_color", 1, 0, "ok"),
-        ("query.exists", "Part", "Part.by_color", 1, 0, "ok"),
-        ("query.count", "Part", "Colors.key", 1, 0, "ok"),
-        ("query.count", "Part", "Part.key", 10, 0, "ok"),
-        ("query.sum", "Part", "Part.key", 10, 0, "ok"),
-        ("query.max", "Part", "Part.key", 1, 0, "ok"),
-        ("query.count", "Part", "Part.key", 10, 0, "ok"),
-        ("query.page", "Part", "Part.by_color", 2, 0, "ok"),
-        ("query.page", "Part", "Part.by_color", 3, 0, "ok"),
-        ("query.page", "Part", "Part.by_color", 2, 0, "ok"),
-        ("query", "Part", "Part.by_color", 1, 0, "ok"),
-        ("query.one", "Part", "Part.by_color", 1, 0, "ok"),
-        ("query", "Part", "Part.by_color", 5, 0, "ok"),
-        ("query", "Part", "scan", 10, 0, "ok"),
-        ("query.update", "Part", "Part.by_color", 5, 5, "ok"),
+        ("query", "Part", "Part.by_color", 5, 0, "ok"), ("query.first", "Part", "Part.by_color", 1, 0, "ok"),
+        ("query.exists", "Part", "Part.by_color", 1, 0, "ok"), ("query.count", "Part", "Colors.key", 1, 0, "ok"),
+        ("query.count", "Part", "Part.key", 10, 0, "ok"), ("query.sum", "Part", "Part.key", 10, 0, "ok"),
+        ("query.max", "Part", "Part.key", 1, 0, "ok"), ("query.count", "Part", "Part.key", 10, 0, "ok"),
+        ("query.page", "Part", "Part.by_color", 2, 0, "ok"), ("query.page", "Part", "Part.by_color", 3, 0, "ok"),
+        ("query.page", "Part", "Part.by_color", 2, 0, "ok"), ("query", "Part", "Part.by_color", 1, 0, "ok"),
+        ("query.one", "Part", "Part.by_color", 1, 0, "ok"), ("query", "Part", "Part.by_color", 5, 0, "ok"),
+        ("query", "Part", "scan", 10, 0, "ok"), ("query.update", "Part", "Part.by_color", 5, 5, "ok"),
         ("query.delete", "Part", "Part.by_color", 5, 5, "ok"),
-    ]
+    ]  # fmt: skip
 
 
 def test_reads_and_writes_of_columns_are_events(store: tm.Store, seen: Seen) -> None:
@@ -334,18 +319,13 @@ async def test_the_calls_of_an_async_store_are_events(seen: Seen) -> None:
         await store.insert_many(some())
         await store.delete_many(store.query(Part).where(Part.box == "a"))
     assert seen.take() == [
-        ("insert", "Part", "Part.key", 0, 1, "ok"),
-        ("get", "Part", "Part.key", 1, 0, "ok"),
-        ("transaction", "Part", None, 1, 1, "ok"),
-        ("transaction", None, None, 0, 0, "ok"),
-        ("query", "Part", "Part.key", 2, 0, "ok"),
-        ("query.count", "Part", "Part.key", 2, 0, "ok"),
-        ("query.count", "Part", "Part.key", 2, 0, "ok"),
-        ("upsert_many", "Part", None, 0, 1, "ok"),
-        ("insert_many", "Part", None, 0, 2, "ok"),
-        ("query", "Part", "Part.key", 5, 0, "ok"),
+        ("insert", "Part", "Part.key", 0, 1, "ok"), ("get", "Part", "Part.key", 1, 0, "ok"),
+        ("transaction", "Part", None, 1, 1, "ok"), ("transaction", None, None, 0, 0, "ok"),
+        ("query", "Part", "Part.key", 2, 0, "ok"), ("query.count", "Part", "Part.key", 2, 0, "ok"),
+        ("query.count", "Part", "Part.key", 2, 0, "ok"), ("upsert_many", "Part", None, 0, 1, "ok"),
+        ("insert_many", "Part", None, 0, 2, "ok"), ("query", "Part", "Part.key", 5, 0, "ok"),
         ("delete_many", "Part", None, 0, 5, "ok"),
-    ]
+    ]  # fmt: skip
 
 
 def test_every_verb_that_is_awaited_or_called_is_reported() -> None:

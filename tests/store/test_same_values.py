@@ -89,23 +89,18 @@ def into(field: str, name: str, value: Any) -> Callable[[Thing], None]:
 
 
 CHANGES: dict[str, Callable[[Thing], Any]] = {
-    "1 to true": into("flags", "on", True),
-    "0 to false": into("flags", "off", False),
+    "1 to true": into("flags", "on", True), "0 to false": into("flags", "off", False),
     "5.0 to 5": into("flags", "share", 5),
     "1 to 1.0, deep inside": lambda thing: thing.flags["deep"]["list"].__setitem__(0, 1.0),
     "1 to true, assigned": assigned(flags={"on": True, "off": 0, "share": 5.0, "deep": {"list": [1]}}),
-    "an undeclared property": into("more", "on", True),
-    "an undeclared property's type": into("more", "on", 1.0),
+    "an undeclared property": into("more", "on", True), "an undeclared property's type": into("more", "on", 1.0),
     "the zeros of a Decimal": assigned(price=Decimal("2.00")),
     "a member that is not compared": into("size", "unit", "mm"),
     "one in a list": lambda thing: setattr(thing.sizes[0], "unit", "mm"),
-    "of a class that compares nothing": into("part", "name", "b"),
-    "of a dataclass": into("label", "colour", "blue"),
-    "of a Struct": into("struct", "value", 1),
-    "to what cannot be stored": into("label", "colour", 5),
-    "an Enum that says it is equal": assigned(mood=Mood.BAD),
-    "a list to nothing": assigned(sizes=None),
-}
+    "of a class that compares nothing": into("part", "name", "b"), "of a dataclass": into("label", "colour", "blue"),
+    "of a Struct": into("struct", "value", 1), "to what cannot be stored": into("label", "colour", 5),
+    "an Enum that says it is equal": assigned(mood=Mood.BAD), "a list to nothing": assigned(sizes=None),
+}  # fmt: skip
 
 
 @pytest.fixture

@@ -385,26 +385,16 @@ def test_an_entity_that_a_block_reads_and_changes_but_does_not_write_is_refused(
 @pytest.mark.parametrize(
     "write",
     [
-        lambda tx, order: tx.replace(order),
-        lambda tx, order: tx.upsert(order),
-        lambda tx, order: tx.upsert(order, merge=True),
-        lambda tx, order: tx.delete(order),
-        lambda tx, order: tx.delete(order.key),
-        lambda tx, order: tx.replace(order.replace(total=Decimal(3))),
-        lambda tx, order: tx.merge(order.key, note=order.note),
-        lambda tx, order: setattr(order, "note", None),
+        lambda tx, order: tx.replace(order), lambda tx, order: tx.upsert(order),
+        lambda tx, order: tx.upsert(order, merge=True), lambda tx, order: tx.delete(order),
+        lambda tx, order: tx.delete(order.key), lambda tx, order: tx.replace(order.replace(total=Decimal(3))),
+        lambda tx, order: tx.merge(order.key, note=order.note), lambda tx, order: setattr(order, "note", None),
     ],
     ids=[
-        "replace",
-        "upsert",
-        "upsert and merge",
-        "delete",
-        "delete by key",
-        "a copy",
-        "merge of the same",
+        "replace", "upsert", "upsert and merge", "delete", "delete by key", "a copy", "merge of the same",
         "back again",
     ],
-)
+)  # fmt: skip
 def test_a_change_that_the_block_writes_or_takes_back_is_none_that_is_lost(
     store: tm.Store, write: Callable[[Any, Order], object]
 ) -> None:

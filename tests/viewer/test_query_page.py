@@ -80,7 +80,7 @@ def test_a_question_has_its_plan_its_cost_its_python_and_its_rows(app: Any) -> N
     assert "60 of 60 rows are read" in visit(app, "/query/Product?where=category==books&where=name!==x&limit=3").text
     assert "3 shown, there are more" in page
     assert (
-        "store.query(Product).where(\n    Product.category == &#39;books&#39;,\n    Product.price &lt; Decimal(&#39;2&#39;),\n"
+        "store.query(Product).where(\n    Product.category == &#34;books&#34;,\n    Product.price &lt; Decimal(&#34;2&#34;),\n"
         ").order_by(Product.price.desc()).limit(3)"
     ) in page
 

@@ -17,7 +17,7 @@ from tablemapper.entities import class_body
 from tablemapper.execution import prepared
 from tablemapper.execution.prepared import PreparedPlan
 from tablemapper.execution.totals import GroupedQuery
-from tablemapper.expressions import predicates, tree
+from tablemapper.expressions import tree
 from tablemapper.expressions.tree import Compare, In, SameText
 from tablemapper.keys import encodings, truncation
 from tablemapper.keys.truncation import Truncation
@@ -36,6 +36,7 @@ from tablemapper.planning.plan import AccessPath, Plan
 from tablemapper.planning.skip_scan import SkipScan
 from tablemapper.query import mixed, timestamp_attribute
 from tablemapper.schema import aggregate_model, rows
+from tablemapper.values import parts
 
 from .search import DEEDS, LOCAL, MAINTAINED, RULES, TURNED, UNDECLARED
 
@@ -364,8 +365,7 @@ def values_of_other_types_sought_among_texts(patch: Patch) -> None:
     def known_as(attr: Any, *values: Any) -> Any:
         return real(attr, *[one for one in values if isinstance(one, str)] or values)
 
-    for module in (tree, predicates):
-        patch.setattr(module, "known_as", known_as)
+    patch.setattr(tree, "known_as", known_as)
 
 
 def a_timestamp_compared_to_the_millisecond(patch: Patch) -> None:
@@ -374,9 +374,9 @@ def a_timestamp_compared_to_the_millisecond(patch: Patch) -> None:
 
 
 def a_part_that_replaces_the_whole(patch: Patch) -> None:
-    real = assignments.altered
+    real = parts.altered
     patch.setattr(
-        assignments, "altered", lambda kind, held, *rest: real(kind, None if kind.container is dict else held, *rest)
+        parts, "altered", lambda kind, held, *rest: real(kind, None if kind.container is dict else held, *rest)
     )
 
 
@@ -533,68 +533,36 @@ def _is_one_of(one: object, several: list[Any]) -> bool:
 
 
 FAULTS: dict[Fault, int] = {
-    a_bound_made_exclusive: 0,
-    an_upper_bound_lost: 2,
-    a_prefix_that_ends_too_late: 281,
-    a_lost_duplicate_check: 21,
-    alternatives_that_overlap: 0,
-    an_alternative_lost: 11,
-    a_value_of_a_list_lost: 1,
-    a_shard_forgotten: 48,
-    a_day_forgotten: 25,
-    a_time_of_day_compared_on_every_day: 0,
-    days_taken_for_hours: 7,
-    a_filter_dropped: 0,
-    a_superset_taken_for_exact: 0,
-    a_condition_in_sql_taken_for_exact: 3,
-    a_sparse_index_taken_for_full: 26,
-    a_partial_index_taken_for_full: 3,
-    an_index_taken_to_hold_everything: 0,
-    a_direction_ignored: 0,
-    partitions_not_merged: 67,
-    missing_values_compared_as_sql_does: 77,
-    a_page_that_repeats_its_last_row: 0,
-    a_sorted_page_that_loses_what_comes_after_missing_values: 85,
-    a_page_that_skips_the_rest_of_its_range: 0,
-    classes_that_are_merged_forwards: 42,
-    a_partition_without_the_rows_of_other_classes: 30,
-    a_zero_that_groups_as_nothing_does: 45,
-    a_whole_list_taken_for_an_element: 0,
-    a_stored_key_field_sought_in_the_index: 1,
-    a_whole_key_that_forgets_the_other_conditions: 7,
-    values_of_an_index_by_name_that_bound_but_do_not_filter: 8,
-    several_whole_keys_in_any_order: 7,
-    a_refusal_that_knows_no_nested_fields: 68,
-    a_first_row_that_is_the_first_of_the_first_range: 22,
-    a_sum_beyond_64_bits_sorted_as_it_is: 22,
-    an_index_on_an_aggregate_that_is_not_maintained: 1,
-    an_element_that_gives_its_entity_again: 64,
-    a_lossy_slot_that_fixes_its_field: 174,
-    parts_that_overlap: 4_000_000,
-    an_entity_that_is_in_two_parts: 4_000_039,
-    an_index_that_does_not_follow_a_maintained_field: MAINTAINED,
+    a_bound_made_exclusive: 0, an_upper_bound_lost: 2, a_prefix_that_ends_too_late: 281, a_lost_duplicate_check: 21,
+    alternatives_that_overlap: 0, an_alternative_lost: 11, a_value_of_a_list_lost: 1, a_shard_forgotten: 48,
+    a_day_forgotten: 25, a_time_of_day_compared_on_every_day: 0, days_taken_for_hours: 7, a_filter_dropped: 0,
+    a_superset_taken_for_exact: 0, a_condition_in_sql_taken_for_exact: 3, a_sparse_index_taken_for_full: 26,
+    a_partial_index_taken_for_full: 3, an_index_taken_to_hold_everything: 0, a_direction_ignored: 0,
+    partitions_not_merged: 67, missing_values_compared_as_sql_does: 77, a_page_that_repeats_its_last_row: 0,
+    a_sorted_page_that_loses_what_comes_after_missing_values: 85, a_page_that_skips_the_rest_of_its_range: 0,
+    classes_that_are_merged_forwards: 42, a_partition_without_the_rows_of_other_classes: 30,
+    a_zero_that_groups_as_nothing_does: 45, a_whole_list_taken_for_an_element: 0,
+    a_stored_key_field_sought_in_the_index: 1, a_whole_key_that_forgets_the_other_conditions: 7,
+    values_of_an_index_by_name_that_bound_but_do_not_filter: 8, several_whole_keys_in_any_order: 7,
+    a_refusal_that_knows_no_nested_fields: 68, a_first_row_that_is_the_first_of_the_first_range: 22,
+    a_sum_beyond_64_bits_sorted_as_it_is: 22, an_index_on_an_aggregate_that_is_not_maintained: 1,
+    an_element_that_gives_its_entity_again: 64, a_lossy_slot_that_fixes_its_field: 174, parts_that_overlap: 4_000_000,
+    an_entity_that_is_in_two_parts: 4_000_039, an_index_that_does_not_follow_a_maintained_field: MAINTAINED,
     a_maintained_field_that_a_new_entity_does_not_get: MAINTAINED,
     values_of_other_types_sought_among_texts: UNDECLARED + 30,
-    a_timestamp_compared_to_the_millisecond: UNDECLARED + 17,
-    a_part_that_replaces_the_whole: UNDECLARED + 18,
-    what_is_required_taken_for_granted: DEEDS + 1,
-    a_class_cleared_without_its_groups: DEEDS + 2,
-    a_group_stamped_though_it_shows_the_same: DEEDS + 7,
-    a_rule_that_a_merge_does_not_ask: RULES + 9,
-    a_constraint_that_only_msgspec_may_spell: RULES + 15,
-    a_day_that_comes_twice_taken_for_one_span: LOCAL + 106,
-    an_edge_that_forgets_what_comes_back: LOCAL + 75,
-    a_step_that_ends_where_it_begins: LOCAL + 7,
-    a_local_time_cut_as_one_of_utc: LOCAL,
-    a_filter_dropped_behind_a_loose_range: TURNED + LOCAL + 62,
+    a_timestamp_compared_to_the_millisecond: UNDECLARED + 17, a_part_that_replaces_the_whole: UNDECLARED + 18,
+    what_is_required_taken_for_granted: DEEDS + 1, a_class_cleared_without_its_groups: DEEDS + 2,
+    a_group_stamped_though_it_shows_the_same: DEEDS + 7, a_rule_that_a_merge_does_not_ask: RULES + 9,
+    a_constraint_that_only_msgspec_may_spell: RULES + 15, a_day_that_comes_twice_taken_for_one_span: LOCAL + 106,
+    an_edge_that_forgets_what_comes_back: LOCAL + 75, a_step_that_ends_where_it_begins: LOCAL + 7,
+    a_local_time_cut_as_one_of_utc: LOCAL, a_filter_dropped_behind_a_loose_range: TURNED + LOCAL + 62,
     a_part_that_begins_behind_more_than_its_place: TURNED + LOCAL + 200,
-    rows_that_are_not_turned: TURNED + LOCAL + 23,
-    partitions_of_others_not_passed_over: TURNED + LOCAL + 21,
+    rows_that_are_not_turned: TURNED + LOCAL + 23, partitions_of_others_not_passed_over: TURNED + LOCAL + 21,
     a_partition_passed_over_with_those_of_others: TURNED + LOCAL + 52,
     a_partition_passed_over_backwards: TURNED + LOCAL + 62,
     a_page_that_begins_with_the_partition_behind: TURNED + LOCAL + 21,
     rows_that_are_merged_as_if_they_were_not_turned: TURNED + LOCAL + 88,
     ranges_of_one_partition_read_as_those_of_several: TURNED + LOCAL + 220,
     others_counted_that_are_passed_over: TURNED + LOCAL + 21,
-}
+}  # fmt: skip
 """Each with a model in which the search finds it."""

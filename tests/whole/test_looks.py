@@ -87,4 +87,4 @@ def test_a_value_as_it_is_shown_finds_its_entity(part: int, full_size: bool) -> 
                         keys = [one.key for one in trial.store.query(cls).where(asked).allow_scan()]
                         assert entity.key in keys, (seed, text)
                         found += 1
-    assert found > 100
+    assert found > 40

@@ -237,8 +237,13 @@ def transaction(world: World) -> None:
     """Insert and merge in a transaction, or let `run` do so while another program writes before its end."""
     rng, kind = world.rng, world.kind()
     one, other = _several(world, 2)
+    if (seen := sorted(world.seen(kind))) and rng.random() < 0.6:  # (of one that is there, most often)
+        user, id = rng.choice(seen)
+        one, other = [row | {"user": user} for row in (one, other)]
+        other["id"] = id
+        one["id"] = rng.choice([free for free in IDS if free != id])
     key = other["user"], other["id"]
-    returning, runs = rng.random() < 0.6, rng.random() < 0.4
+    returning, runs = rng.random() < 0.6, rng.random() < 0.6
     made_row = other if rng.random() < 0.5 else None
     edits = [edit for edit in world.some_edits() if edit.field != "mail"] or [Edit("n", "n=9", lambda _: 9)]
     rival = _rival(world, kind, key, edits, made_row) if runs and returning else None
@@ -286,7 +291,7 @@ def transaction(world: World) -> None:
 def _rival(world: World, kind: Kind, key: Key, edits: Sequence[Edit], made_row: Row | None) -> Program | None:
     """Return the program that writes between a read and the end of a transaction, by chance; what it writes is there."""
     others = [one for one in world.programs if one is not world.acting and kind.name in one.kinds]
-    if not others or world.rng.random() < 0.4:
+    if not others or world.rng.random() < 0.2:
         return None
     before = dict(world.rows[kind.name])
     reads = world.merge_row(kind, key, edits, made_row) is None

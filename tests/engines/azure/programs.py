@@ -53,15 +53,10 @@ def classes(seed: int, version: int) -> Any:
     old = {name for name in (*_indexes(), *AGGREGATES) if name in UNIQUE or draw.random() < 0.5}
     has = {*_indexes(), *AGGREGATES} if version > 1 else old
     members = {
-        "shop": str,
-        "id": str,
-        "team": str,
-        "size": float,
-        "rank": int if version < 3 else str,
-        "code": (str | None, tm.field(default=None)),
-        "nick": (str | None, tm.field(default=None)),
+        "shop": str, "id": str, "team": str, "size": float, "rank": int if version < 3 else str,
+        "code": (str | None, tm.field(default=None)), "nick": (str | None, tm.field(default=None)),
         "tags": (list[str], tm.field(factory=list)),
-    }
+    }  # fmt: skip
     key = tm.Key[str, str](partition="{shop}", row=("item", "{id}"))
     item = entity("Item", "Items", members, key, **{name: one for name, one in _indexes().items() if name in has})
     counter = entity("Counter", "Counters", {"name": str, "n": int}, tm.Key[str](partition="{name}"))

@@ -619,21 +619,12 @@ def _unread_pages(patch: Patch) -> None:
 
 
 MUTANTS: dict[str, tuple[Callable[[Patch], None], int]] = {
-    "marker": (_no_marker, 0),
-    "order": (_removed_at_zero, 1),
-    "decision": (_no_decision, 1),
-    "fence": (_no_fence, 93),
-    "forget": (_forgotten, 0),
-    "release": (_released_by_anybody, 0),
-    "nosecond": (_first_holder_alone, 5),
-    "rewrite": (_rewritten, 0),
-    "buried once": (_buried_once, 1),
-    "believed": (_believed, 0),
-    "unmarked groups": (_unmarked_groups, 0),
-    "forgotten marks": (_forgotten_marks, 1),
-    "unread pages": (_unread_pages, 1),
-    "early markers": (_early_markers, 0),
-}
+    "marker": (_no_marker, 0), "order": (_removed_at_zero, 1), "decision": (_no_decision, 1),
+    "fence": (_no_fence, 93), "forget": (_forgotten, 0), "release": (_released_by_anybody, 0),
+    "nosecond": (_first_holder_alone, 5), "rewrite": (_rewritten, 0), "buried once": (_buried_once, 1),
+    "believed": (_believed, 0), "unmarked groups": (_unmarked_groups, 0), "forgotten marks": (_forgotten_marks, 1),
+    "unread pages": (_unread_pages, 1), "early markers": (_early_markers, 0),
+}  # fmt: skip
 """Each with the first seed that finds it; a change of how many requests are sent moves that, so the search goes on from there."""
 
 

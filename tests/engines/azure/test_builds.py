@@ -388,15 +388,11 @@ def _no_second_look(patch: Patch) -> None:
 
 
 MUTANTS: dict[str, tuple[Callable[[Patch], None], int, dict[str, Any]]] = {
-    "atonce": (_at_once, 6, {}),
-    "ready": (_not_once_ready, 232, {}),
-    "soon": (_builder_too_soon, 13, {}),
-    "twice": (_added_twice, 0, {}),
-    "any": (_any_entity, 1, {"rates": Rates(), "alone": True}),
-    "barred": (_not_barred, 0, {}),
-    "taken over": (_taken_over, 1, {}),
+    "atonce": (_at_once, 6, {}), "ready": (_not_once_ready, 232, {}), "soon": (_builder_too_soon, 13, {}),
+    "twice": (_added_twice, 0, {}), "any": (_any_entity, 1, {"rates": Rates(), "alone": True}),
+    "barred": (_not_barred, 0, {}), "taken over": (_taken_over, 1, {}),
     "late": (_no_second_look, 0, {"rates": STOPPED}),
-}
+}  # fmt: skip
 """Each with a seed at which the search begins that finds it, and how it is played."""
 
 

@@ -222,12 +222,8 @@ def test_writers_that_do_not_look_again_are_caught(monkeypatch: pytest.MonkeyPat
     inserted(one)
     store = tm.Store(one.memory.open(newer(), TIMES))
     assert {problem.where for problem in store.check().problems} == {
-        "User.by_team",
-        "User.by_mail",
-        "User.own",
-        "Teams",
-        "Total",
-    }
+        "User.by_team", "User.by_mail", "User.own", "Teams", "Total",
+    }  # fmt: skip
     store.repair()
     assert store.build().done
     assert store.check().ok, str(store.check())

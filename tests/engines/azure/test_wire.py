@@ -245,17 +245,13 @@ _ETAG = "W/\"datetime'2026-03-04T05%3A06%3A07.0123456Z'\""
 @pytest.mark.parametrize(
     ("request_", "answer"),
     [
-        (ONE, [_ETAG]),
-        (ONE, ErrorResponse(409, "EntityAlreadyExists", "", 0)),
-        (GONE, [None]),
-        (COMMIT, [_ETAG, None]),
-        (COMMIT, ErrorResponse(412, "UpdateConditionNotSatisfied", "", 1)),
-        (GET, {ETAG: _ETAG, "PartitionKey": "acme", "RowKey": "it's 7"}),
-        (GET, None),
+        (ONE, [_ETAG]), (ONE, ErrorResponse(409, "EntityAlreadyExists", "", 0)), (GONE, [None]),
+        (COMMIT, [_ETAG, None]), (COMMIT, ErrorResponse(412, "UpdateConditionNotSatisfied", "", 1)),
+        (GET, {ETAG: _ETAG, "PartitionKey": "acme", "RowKey": "it's 7"}), (GET, None),
         (GET, ErrorResponse(404, "TableNotFound")),
     ],
     ids=["change", "refused", "deleted", "transaction", "transaction refused", "entity", "no entity", "no table"],
-)
+)  # fmt: skip
 def test_an_answer_whose_head_or_body_is_cut_at_any_byte_is_none(request_: Request, answer: Any) -> None:
     sent = answer_of(request_, answer)
     if isinstance(answer, ErrorResponse):

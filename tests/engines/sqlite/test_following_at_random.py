@@ -26,27 +26,18 @@ from ...classes import Color, Level, aggregate, entity
 from ...conftest import examples
 
 TYPES: dict[str, tuple[Any, list[Any]]] = {
-    "name": (str, ["", "x", "yé", "long " * 50]),
-    "count": (int, [0, -5, 1 << 40]),
-    "small": (tm.Int32, [0, 7]),
-    "size": (float, [0.0, 1.5, float("inf"), 1e300]),
-    "on": (bool, [True, False]),
+    "name": (str, ["", "x", "yé", "long " * 50]), "count": (int, [0, -5, 1 << 40]), "small": (tm.Int32, [0, 7]),
+    "size": (float, [0.0, 1.5, float("inf"), 1e300]), "on": (bool, [True, False]),
     "at": (datetime, [datetime(2026, 1, 2, 3, 4, 5, 6, UTC), datetime(2026, 1, 3, tzinfo=UTC)]),
     "second": (datetime, [datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), datetime(2026, 1, 3, tzinfo=UTC)]),
-    "clock": (time, [time(1), time(2, 3, 4, 5_000)]),
-    "day": (date, [date(2026, 1, 2), date(2025, 1, 1)]),
+    "clock": (time, [time(1), time(2, 3, 4, 5_000)]), "day": (date, [date(2026, 1, 2), date(2025, 1, 1)]),
     "took": (timedelta, [timedelta(0), timedelta(days=-1, microseconds=3)]),
-    "price": (Decimal, [Decimal("1.50"), Decimal("-2")]),
-    "ident": (UUID, [UUID(int=1), UUID(int=2)]),
-    "data": (bytes, [b"", b"\x00\xff"]),
-    "note": (str, ["", "long " * 500]),
-    "remark": (str, ["", "x" * 2_000]),
-    "color": (Color, [Color.RED, Color.BLUE]),
-    "level": (Level, [Level.LOW, Level.HIGH]),
-    "kind": (Literal["a", "b"], ["a", "b"]),
-    "tags": (list[str], [[], ["a", "b"], ["b"]]),
+    "price": (Decimal, [Decimal("1.50"), Decimal("-2")]), "ident": (UUID, [UUID(int=1), UUID(int=2)]),
+    "data": (bytes, [b"", b"\x00\xff"]), "note": (str, ["", "long " * 500]), "remark": (str, ["", "x" * 2_000]),
+    "color": (Color, [Color.RED, Color.BLUE]), "level": (Level, [Level.LOW, Level.HIGH]),
+    "kind": (Literal["a", "b"], ["a", "b"]), "tags": (list[str], [[], ["a", "b"], ["b"]]),
     "levels": (list[Level], [[], [Level.LOW, Level.LOW]]),
-}
+}  # fmt: skip
 PROPERTIES = {"data": "ROWID", "note": "oid", "remark": "_rowid_", "size": "id", "on": "order", "count": "Group"}
 """Names that other things have in SQLite, in either case."""
 PRECISION: dict[str, Any] = {"second": "s", "clock": "ms"}

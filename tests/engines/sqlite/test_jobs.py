@@ -28,13 +28,8 @@ def versions() -> tuple[list[Any], list[Any]]:
 
     def part(**more: Any) -> Any:
         fields = {
-            "shelf": str,
-            "number": int,
-            "name": str | None,
-            "size": int | None,
-            "price": float,
-            "tags": list[str],
-        }
+            "shelf": str, "number": int, "name": str | None, "size": int | None, "price": float, "tags": list[str],
+        }  # fmt: skip
         defaults = {name: tm.field(default=None) for name in ("name", "size", "badge")}
         defaults |= {"price": tm.field(default=0.0), "tags": tm.field(factory=list)}
         key = tm.Key[str, int](partition="{shelf}", row="{number}")
@@ -156,14 +151,10 @@ class Writer:
     def part(self) -> Any:
         draw = self.draw
         return self.cls(
-            draw.choice(["", "a", "b", "é"]),
-            draw.choice([-3, 0, 1, 2, 7, 10, 11, 12]),
-            draw.choice([None, "", "x", "y"]),
-            draw.choice([None, 0, 5, 6, 9]),
-            draw.choice([0.0, 0.1, 2.5, -1.0]),
-            draw.choice([[], ["t"], ["t", "u", "t"], [""]]),
-            draw.choice([None, None, "red", "blue", ""]),
-        )
+            draw.choice(["", "a", "b", "é"]), draw.choice([-3, 0, 1, 2, 7, 10, 11, 12]),
+            draw.choice([None, "", "x", "y"]), draw.choice([None, 0, 5, 6, 9]), draw.choice([0.0, 0.1, 2.5, -1.0]),
+            draw.choice([[], ["t"], ["t", "u", "t"], [""]]), draw.choice([None, None, "red", "blue", ""]),
+        )  # fmt: skip
 
     def some(self) -> list[Any]:
         stored = list(self.store.query(self.cls).allow_scan())
@@ -259,15 +250,11 @@ def a_scan_that_leaves_a_property_out(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "fault",
     [
-        a_writer_that_knows_no_cursor,
-        a_writer_that_leaves_jobs_alone,
-        a_cursor_that_excludes_its_own_key,
-        a_holder_that_nobody_follows,
-        noted_rows_that_are_rewritten,
-        a_scan_that_leaves_a_property_out,
+        a_writer_that_knows_no_cursor, a_writer_that_leaves_jobs_alone, a_cursor_that_excludes_its_own_key,
+        a_holder_that_nobody_follows, noted_rows_that_are_rewritten, a_scan_that_leaves_a_property_out,
     ],
     ids=lambda fault: fault.__name__,
-)
+)  # fmt: skip
 def test_the_comparison_finds(fault: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fault(monkeypatch)
     with pytest.raises((AssertionError, tm.TableMapperError)):

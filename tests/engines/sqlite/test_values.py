@@ -283,22 +283,14 @@ def _twins_are_not_fenced(patch: pytest.MonkeyPatch) -> None:
 
 
 FAULTS: dict[Callable[[pytest.MonkeyPatch], None], Callable[[], None]] = {
-    _behind_the_last: check_versions,
-    _jobs_go_on: check_switch_ends,
-    _notes_stay: check_switch_ends,
-    _older_twins_stay: check_two_scripts,
-    _drops_are_not_noted: check_drops,
-    _older_ones_are_retired: check_versions,
-    _retired_ones_keep_their_twin: check_versions,
-    _retired_ones_are_retired_again: check_versions,
-    _tables_are_not_kept: partial(check_chain, 0),
-    _names_are_forgotten: partial(check_chain, 0),
-    _the_twin_is_not_replaced: partial(check_chain, 6),
-    _drops_leave_no_tombstone: partial(check_chain, 1),
-    _what_is_dropped_is_built: partial(check_chain, 9),
-    _indexes_are_not_fenced: partial(check_chain, 23),
+    _behind_the_last: check_versions, _jobs_go_on: check_switch_ends, _notes_stay: check_switch_ends,
+    _older_twins_stay: check_two_scripts, _drops_are_not_noted: check_drops, _older_ones_are_retired: check_versions,
+    _retired_ones_keep_their_twin: check_versions, _retired_ones_are_retired_again: check_versions,
+    _tables_are_not_kept: partial(check_chain, 0), _names_are_forgotten: partial(check_chain, 0),
+    _the_twin_is_not_replaced: partial(check_chain, 6), _drops_leave_no_tombstone: partial(check_chain, 1),
+    _what_is_dropped_is_built: partial(check_chain, 9), _indexes_are_not_fenced: partial(check_chain, 23),
     _twins_are_not_fenced: partial(check_chain, 105),
-}
+}  # fmt: skip
 """Each with what finds it. (Two more cannot be seeded alone: what a drop or a fence forgets of `past`, `ActionPlan` keeps now.)"""
 
 

@@ -58,7 +58,7 @@ from ..tables.service import (
     filter_text,
 )
 from . import filters
-from .large_values import read_with_pieces
+from .large_values import continued, read_with_pieces
 from .memory_sort import sort_rank, sort_values
 from .rollup_fields import RollupField, completed
 from .scans import Runs, ascending, is_index_row, outer_places
@@ -308,9 +308,9 @@ class _Reading:
 
     def _completed(self, entities: Sequence[Entity]) -> Sequence[Entity]:
         """Return entities with their maintained fields, and with the pieces of values that are larger than declared."""
-        if self._unselected:
+        if self._unselected and (places := continued(entities, self._unselected)):
             table = self._index.model.table if self._index is not None and self._remote else self._model.table
-            entities = self._source.run(read_with_pieces(table, self._unselected, entities, self._source.timeout))
+            entities = self._source.run(read_with_pieces(table, entities, places, self._source.timeout))
         if not self._keepers or self._index is not None:
             return entities
         return self._source.run(completed(self._keepers, entities, self._source.timeout))

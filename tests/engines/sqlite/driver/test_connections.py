@@ -122,16 +122,12 @@ def test_a_hot_journal_of_a_creation_that_was_cut_short_does_not_make_the_file_f
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("", "is not a path of a store"),
-        ("a\x00b", "contains U\\+0000"),
-        (b"bytes", "as text"),
-        (".", "is a directory"),
-        ("missing/store.db", "its directory does not exist"),
-        ("plain/store.db", "its directory is a file"),
-        ("link", "is a symbolic link"),
+        ("", "is not a path of a store"), ("a\x00b", "contains U\\+0000"), (b"bytes", "as text"),
+        (".", "is a directory"), ("missing/store.db", "its directory does not exist"),
+        ("plain/store.db", "its directory is a file"), ("link", "is a symbolic link"),
         ("pipe", "is not a regular file"),
     ],
-)
+)  # fmt: skip
 def test_a_path_that_can_not_be_a_store_is_refused(
     tmp_path: Path, name: Any, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -319,48 +315,22 @@ def test_a_file_that_was_not_written_to_may_go(path: Path, how: str) -> None:
 
 
 WRITER = {
-    "journal_mode": "wal",
-    "synchronous": 2,
-    "automatic_index": 0,
-    "cell_size_check": 1,
-    "temp_store": 2,
-    "cache_size": -32768,
-    "wal_autocheckpoint": 4000,
-    "journal_size_limit": 64 << 20,
-    "page_size": 4096,
-    "query_only": 0,
-    "trusted_schema": 0,
-    "application_id": 0x746D6170,
-    "user_version": 1,
-    "encoding": "UTF-8",
-}
+    "journal_mode": "wal", "synchronous": 2, "automatic_index": 0, "cell_size_check": 1, "temp_store": 2,
+    "cache_size": -32768, "wal_autocheckpoint": 4000, "journal_size_limit": 64 << 20, "page_size": 4096,
+    "query_only": 0, "trusted_schema": 0, "application_id": 0x746D6170, "user_version": 1, "encoding": "UTF-8",
+}  # fmt: skip
 READER = {
-    "journal_mode": "wal",
-    "automatic_index": 0,
-    "cell_size_check": 1,
-    "temp_store": 1,
-    "cache_size": -8192,
-    "query_only": 1,
-    "trusted_schema": 0,
-}
+    "journal_mode": "wal", "automatic_index": 0, "cell_size_check": 1, "temp_store": 1, "cache_size": -8192,
+    "query_only": 1, "trusted_schema": 0,
+}  # fmt: skip
 CONFIG = {
-    "DEFENSIVE": 1,
-    "TRUSTED_SCHEMA": 0,
-    "ENABLE_TRIGGER": 0,
-    "ENABLE_VIEW": 0,
-    "DQS_DML": 0,
-    "DQS_DDL": 0,
-    "ENABLE_LOAD_EXTENSION": 0,
-    "ENABLE_QPSG": 1,
-}
+    "DEFENSIVE": 1, "TRUSTED_SCHEMA": 0, "ENABLE_TRIGGER": 0, "ENABLE_VIEW": 0, "DQS_DML": 0, "DQS_DDL": 0,
+    "ENABLE_LOAD_EXTENSION": 0, "ENABLE_QPSG": 1,
+}  # fmt: skip
 LIMITS = {
-    "ATTACHED": 0,
-    "LENGTH": 8 << 20,
-    "SQL_LENGTH": 1_000_000,
-    "EXPR_DEPTH": 1_000,
-    "LIKE_PATTERN_LENGTH": 50_000,
+    "ATTACHED": 0, "LENGTH": 8 << 20, "SQL_LENGTH": 1_000_000, "EXPR_DEPTH": 1_000, "LIKE_PATTERN_LENGTH": 50_000,
     "TRIGGER_DEPTH": 1,
-}
+}  # fmt: skip
 
 
 def check_settings(connection: apsw.Connection, pragmas: dict[str, object]) -> None:

@@ -171,14 +171,10 @@ def test_a_forked_child_can_use_nothing_of_the_parent_and_does_it_no_harm(path: 
     file.read("SELECT 1")
     assert file._readers.idle
     uses: list[Callable[[], object]] = [
-        lambda: file.get("SELECT 1"),
-        lambda: file.read("SELECT 1"),
-        lambda: file.write(insert(1)),
-        lambda: file.stream("SELECT 1"),
-        lambda: next(stream),
-        lambda: file.snapshot().__enter__(),
+        lambda: file.get("SELECT 1"), lambda: file.read("SELECT 1"), lambda: file.write(insert(1)),
+        lambda: file.stream("SELECT 1"), lambda: next(stream), lambda: file.snapshot().__enter__(),
         lambda: file.compact(),
-    ]
+    ]  # fmt: skip
     for use in uses:
         assert in_child(use) == "StoreClosed"
     assert in_child(lambda: file.close()) == "None"
@@ -234,14 +230,10 @@ def test_a_closed_file_refuses_everything(path: Path, where: str) -> None:
     file.close()
     assert file.closed
     uses: list[Callable[[], object]] = [
-        lambda: file.get("SELECT 1"),
-        lambda: file.read("SELECT 1"),
-        lambda: file.write(insert(1)),
-        lambda: file.stream("SELECT 1"),
-        lambda: file.snapshot().__enter__(),
-        lambda: file.backup(path.with_name("copy.db")),
-        lambda: file.integrity(),
-    ]
+        lambda: file.get("SELECT 1"), lambda: file.read("SELECT 1"), lambda: file.write(insert(1)),
+        lambda: file.stream("SELECT 1"), lambda: file.snapshot().__enter__(),
+        lambda: file.backup(path.with_name("copy.db")), lambda: file.integrity(),
+    ]  # fmt: skip
     for use in uses:
         with pytest.raises(StoreClosed, match="was closed; open it again"):
             use()
