@@ -334,7 +334,8 @@ def update_many(world: World) -> None:
         rows |= {key: world.stored(kind, row, row) for key, row in after.items()}
     except Refused:
         failure = tm.InvalidEntity
-    query = world.store.query(kind.cls).where(kind.cls.user == user, kind.cls.n >= least)
+    query = world.store.query(kind.cls).where(kind.cls.user == user)
+    query = query.where(kind.cls.n >= least) if least else query  # (no number is below 0)
 
     def call() -> None:
         some, named = ([*patch_of(kind.cls)], {}) if patched else arguments(edits, kind.cls)
