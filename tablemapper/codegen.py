@@ -8,11 +8,30 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from itertools import count
+from types import CodeType
 from typing import Any
 from weakref import finalize
 
 _serial = count(1)
+
+
+class _Source:
+    """A compiled source, for the next one that is equal: of a store that is opened again, or of a class that is made again."""
+
+    __slots__ = ("__weakref__", "code")
+
+    def __init__(self, title: str, source: str) -> None:
+        filename = f"<tablemapper {next(_serial)}: {title}>"
+        linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+        self.code = compile(source, filename, "exec")
+        finalize(
+            self, linecache.cache.pop, filename, None
+        ).atexit = False  # (queries come and go, and their sources too)
+
+
+_compiled = lru_cache(maxsize=256)(_Source)
 
 
 def compile_functions(title: str, source: str, names: dict[str, Any]) -> dict[str, Callable[..., Any]]:
@@ -22,14 +41,15 @@ def compile_functions(title: str, source: str, names: dict[str, Any]) -> dict[st
         title: what a traceback shows, for example ``Product.from_rows``.
         names: the globals that the source refers to; not changed.
     """
-    filename = f"<tablemapper {next(_serial)}: {title}>"
-    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
-    scope = dict(names)
-    exec(compile(source, filename, "exec"), scope)
-    functions = {name: value for name, value in scope.items() if callable(value) and name not in names}
-    for function in functions.values():  # queries come and go, and their sources with them
-        finalize(function, linecache.cache.pop, filename, None).atexit = False
-    return functions
+    compiled = _compiled(title, source)
+    scope = {**names, "__source__": compiled}  # (which lives as long as one of its functions)
+    exec(_copied(compiled.code), scope)
+    return {name: value for name, value in scope.items() if callable(value) and name not in names}
+
+
+def _copied(code: CodeType) -> CodeType:
+    """Return code of its own for other globals: Python notes in it where these are."""
+    return code.replace(co_consts=tuple([_copied(one) if isinstance(one, CodeType) else one for one in code.co_consts]))
 
 
 class Names(dict[str, Any]):
