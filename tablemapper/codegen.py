@@ -49,7 +49,9 @@ def compile_functions(title: str, source: str, names: dict[str, Any]) -> dict[st
 
 def _copied(code: CodeType) -> CodeType:
     """Return code of its own for other globals: Python notes in it where these are."""
-    return code.replace(co_consts=tuple([_copied(one) if isinstance(one, CodeType) else one for one in code.co_consts]))
+    return code.replace(
+        co_consts=tuple([_copied(const) if isinstance(const, CodeType) else const for const in code.co_consts])
+    )
 
 
 class Names(dict[str, Any]):
