@@ -18,7 +18,7 @@ _serial = count(1)
 
 
 class _Source:
-    """A compiled source, for the next one that is equal: of a store that is opened again, or of a class that is made again."""
+    """A compiled source, for the next that is equal: of a store that is opened again, or of a class that is made again."""
 
     __slots__ = ("__weakref__", "code")
 
@@ -49,7 +49,8 @@ def compile_functions(title: str, source: str, names: dict[str, Any]) -> dict[st
 
 def _copied(code: CodeType) -> CodeType:
     """Return code of its own for other globals: Python notes in it where these are."""
-    return code.replace(co_consts=tuple([_copied(one) if isinstance(one, CodeType) else one for one in code.co_consts]))
+    constants = [_copied(constant) if isinstance(constant, CodeType) else constant for constant in code.co_consts]
+    return code.replace(co_consts=tuple(constants))
 
 
 class Names(dict[str, Any]):
