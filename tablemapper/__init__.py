@@ -69,6 +69,7 @@ if typing.TYPE_CHECKING:  # (see below)
     from .aio.store import AsyncStore, copy_async
     from .aio.transaction import AsyncTransaction
     from .engines.locations import restore, status
+    from .entities.timestamp_attribute import timestamp
     from .events import Event
     from .guidance.advisor import advise
     from .guidance.workload import Workload
@@ -76,7 +77,6 @@ if typing.TYPE_CHECKING:  # (see below)
     from .planning.cost import Prices
     from .query.pages import Page
     from .query.query import Query
-    from .query.timestamp_attribute import timestamp
     from .schema.model import size
     from .scripts.comparison import changes, schema_snapshot
     from .scripts.migrations import Migrations
@@ -189,7 +189,7 @@ _LAZY_NAMES = {
     "planning.cost": ["Prices"],
     "query.pages": ["Page"],
     "query.query": ["Query"],
-    "query.timestamp_attribute": ["timestamp"],
+    "entities.timestamp_attribute": ["timestamp"],
     "schema.model": ["size"],
     "scripts.comparison": ["changes", "schema_snapshot"],
     "scripts.migrations": ["Migrations"],

@@ -18,7 +18,7 @@ _serial = count(1)
 
 
 class _Source:
-    """A compiled source, for the next one that is equal: of a store that is opened again, or of a class that is made again."""
+    """A compiled source, for the next that is equal, such as that of a class which is made again."""
 
     __slots__ = ("__weakref__", "code")
 
@@ -26,9 +26,8 @@ class _Source:
         filename = f"<tablemapper {next(_serial)}: {title}>"
         linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
         self.code = compile(source, filename, "exec")
-        finalize(
-            self, linecache.cache.pop, filename, None
-        ).atexit = False  # (queries come and go, and their sources too)
+        # (Queries come and go, and their sources with them.)
+        finalize(self, linecache.cache.pop, filename, None).atexit = False
 
 
 _compiled = lru_cache(maxsize=256)(_Source)
@@ -49,7 +48,8 @@ def compile_functions(title: str, source: str, names: dict[str, Any]) -> dict[st
 
 def _copied(code: CodeType) -> CodeType:
     """Return code of its own for other globals: Python notes in it where these are."""
-    return code.replace(co_consts=tuple([_copied(one) if isinstance(one, CodeType) else one for one in code.co_consts]))
+    constants = [_copied(constant) if isinstance(constant, CodeType) else constant for constant in code.co_consts]
+    return code.replace(co_consts=tuple(constants))
 
 
 class Names(dict[str, Any]):

@@ -62,7 +62,7 @@ def until_last(pieces: Iterable[Any]) -> Iterator[Any]:
             return
 
 
-def joined(pieces: Iterable[Any]) -> Any:
+def join_pieces(pieces: Iterable[Any]) -> Any:
     """Return the value that pieces are of."""
     parts = list(until_last(pieces))
     return parts[0] if len(parts) == 1 else parts[0][:0].join(parts)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tablemapper.limits import MAX_ENTITY, MAX_VALUE, binary_size, property_size, string_size, utf16_units
-from tablemapper.pieces import MAX_PIECES, SHORT, in_pieces, is_full, joined, piece_name, pieces_of, size_in_pieces
+from tablemapper.pieces import MAX_PIECES, SHORT, in_pieces, is_full, join_pieces, piece_name, pieces_of, size_in_pieces
 
 UNITS = MAX_VALUE // 2
 TEXTS = {
@@ -23,7 +23,7 @@ VALUES: dict[str, Any] = TEXTS | {
 @pytest.mark.parametrize("value", VALUES.values(), ids=VALUES.keys())
 def test_pieces_make_the_value_and_all_but_the_last_are_full(value: Any) -> None:
     pieces = list(pieces_of(value))
-    assert joined(pieces) == value
+    assert join_pieces(pieces) == value
     assert pieces[0][:0].join(pieces) == value
     assert all(map(is_full, pieces[:-1]))
     for piece in pieces:
@@ -43,9 +43,9 @@ def test_the_size_of_a_value_is_that_of_its_properties(value: Any) -> None:
 
 
 def test_what_follows_a_piece_that_is_not_full_is_of_an_older_value() -> None:
-    assert joined(["new", "x" * UNITS, "old"]) == "new"
-    assert joined(["x" * UNITS, "", "old"]) == "x" * UNITS
-    assert joined([bytes(MAX_VALUE), b"new", bytes(MAX_VALUE)]) == bytes(MAX_VALUE) + b"new"
+    assert join_pieces(["new", "x" * UNITS, "old"]) == "new"
+    assert join_pieces(["x" * UNITS, "", "old"]) == "x" * UNITS
+    assert join_pieces([bytes(MAX_VALUE), b"new", bytes(MAX_VALUE)]) == bytes(MAX_VALUE) + b"new"
 
 
 def test_other_values_are_one_piece() -> None:

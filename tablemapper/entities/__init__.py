@@ -12,5 +12,6 @@
 - `measures`: what may be declared as an aggregate.
 - `variants`: the same class in tables of its own.
 - `entity`: `Record`, `Entity` and the class they are made of.
+- `timestamp_attribute`: the time of the last write, as an operand.
 - `aggregates`: the class of aggregates, and those that keep maintained fields.
 """

@@ -1,6 +1,5 @@
 """Queries as users hold them: builders, pages, columns, writing by query.
 
-- `timestamp_attribute`: the time of the last write, as an operand.
 - `partitions`: what fixes one partition.
 - `pages`: pages and their tokens.
 - `results`: the methods that every query has.

@@ -13,7 +13,7 @@ from tablemapper.engines import check
 from tablemapper.engines.sqlite.engine import SqliteEngine
 from tablemapper.engines.sqlite.rows import maintenance_writer, reads, truncate, write_hooks, writes
 from tablemapper.engines.sqlite.sql import filters, select
-from tablemapper.entities import class_body
+from tablemapper.entities import class_body, timestamp_attribute
 from tablemapper.execution import prepared
 from tablemapper.execution.prepared import PreparedPlan
 from tablemapper.execution.totals import GroupedQuery
@@ -34,7 +34,7 @@ from tablemapper.planning import (
 from tablemapper.planning.bounds import Bound, KeyBounds
 from tablemapper.planning.plan import AccessPath, Plan
 from tablemapper.planning.skip_scan import SkipScan
-from tablemapper.query import mixed, timestamp_attribute
+from tablemapper.query import mixed
 from tablemapper.schema import aggregate_model, rows
 from tablemapper.values import parts
 

@@ -16,7 +16,7 @@ def continued(entities: Sequence[Entity], names: Sequence[str]) -> set[int]:
         at
         for name in names
         for at, entity in enumerate(entities)
-        if (value := entity.get(name, "")).__class__ is str and len(value) > SHORT and is_continued(entity, name)
+        if isinstance(value := entity.get(name, ""), str) and len(value) > SHORT and is_continued(entity, name)
     }
 
 

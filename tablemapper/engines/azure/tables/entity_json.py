@@ -20,7 +20,7 @@ from ....entities.fields import FieldModel
 from ....errors import CorruptStore, InvalidEntity
 from ....limits import MAX_INT32, MIN_INT32
 from ....owner_cache import cached_on_owner
-from ....pieces import MAX_PIECES, SHORT, is_full, joined, piece_name, pieces_of, property_of, until_last
+from ....pieces import MAX_PIECES, SHORT, is_full, join_pieces, piece_name, pieces_of, property_of, until_last
 from ....schema.maintenance import IndexMaintenance, index_columns
 from ....schema.model import Model
 from ....schema.rows import FIRST, Mistyped, Row
@@ -237,7 +237,7 @@ def with_joined_pieces(entity: Members, names: Iterable[str]) -> Members:
     members = dict(entity)
     for property in continued:
         if entity.get(property).__class__ is str and (edm := edm_of(entity, property)) in _MOST_CHARACTERS:
-            value = joined(_pieces(entity, property, edm))
+            value = join_pieces(_pieces(entity, property, edm))
             members[property] = base64.b64encode(value).decode() if edm == "Binary" else value
     return members
 

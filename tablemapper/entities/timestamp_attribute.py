@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TypeVar
 
-from ..entities.entity import Record
 from ..errors import InvalidQuery, safe_repr
 from ..expressions.tree import TIMESTAMP_NAME, Attr
 from ..values.timestamp import TIMESTAMP
+from .entity import Record
 
 R = TypeVar("R", bound=Record)
 
