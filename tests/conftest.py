@@ -206,8 +206,9 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop() -> None:
-    """Look for garbage from here on, in the process that hands out tests to others, too."""
+    """Look for garbage from here on, in the process that hands out tests to others, too: seldom, which saves 4 %."""
     gc.enable()
+    gc.set_threshold(5_000, 20, 20)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

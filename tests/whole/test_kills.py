@@ -25,7 +25,7 @@ SECONDS = float(os.environ.get("TABLEMAPPER_KILL_SECONDS", "60"))
 
 @pytest.mark.parametrize("name", SCENES)
 def test_processes_that_are_killed_lose_nothing_that_was_acknowledged(name: str, tmp_path: Path) -> None:
-    _, wrong = play(tmp_path, name, "relaxed", 0, 4)
+    _, wrong = play(tmp_path, name, "relaxed", 0, 3)
     assert wrong == []
 
 
