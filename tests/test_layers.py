@@ -22,7 +22,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     ],
     [
         {"expressions": ["foreign_names", "arithmetic", "elements", "clauses", "boolean", "tree", "predicates", "python_source", "sortable"]},
-        {"formats": ["json_reader", "arrow"]},
+        {"formats": ["json_reader", "arrow", "column_errors"]},
     ],
     [{"entities": ["fields", "key", "index", "key_and_indexes", "declaration", "expiry", "class_body", "etag", "constructor", "measures", "variants", "entity", "timestamp_attribute", "aggregates"]}],
     [{"interchange": ["json", "pydantic", "patches", "parsing"]}],

@@ -2,4 +2,5 @@
 
 - `json_reader`: JSON from outside.
 - `arrow`: columns of Arrow, numpy and pandas.
+- `column_errors`: what to write for a column of another type.
 """
