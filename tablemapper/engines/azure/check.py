@@ -36,13 +36,6 @@ from .tables.reserved_names import (
 )
 from .tables.service import PARTITION, ROW, Entity
 
-
-def _count(counts: dict[str, tuple[int, tuple[str, str]]], label: str, key: tuple[str, str]) -> None:
-    """Count a row under a label, with the key of the first one."""
-    count, first = counts.get(label, (0, key))
-    counts[label] = count + 1, first
-
-
 Group: TypeAlias = tuple[AggregateMaintenance, tuple[str, str]]
 
 
@@ -89,19 +82,18 @@ class AzureCheckView:
 
     def foreign(self) -> Iterator[str]:
         """Yield what to say of what other programs left: how many rows have it, and the key of one."""
-        for table, (count, key) in self._foreign.items():
-            yield f"{table}: {count:,} row{'s' if count > 1 else ''} that no class claims, as {key}"
-        for label, (count, key) in self._stale.items():
-            yield (
-                f"{label}: {count:,} row{'s' if count > 1 else ''} with pieces of an older value, which are not read, and which "
-                f"the next write removes, as {key}"
-            )
+        kinds = (
+            (self._foreign, "that no class claims"),
+            (self._stale, "with pieces of an older value, which are not read, and which the next write removes"),
+        )
+        for counts, text in kinds:
+            for label, (count, key) in counts.items():
+                yield f"{label}: {count:,} row{'s' if count > 1 else ''} {text}, as {key}"
 
     def _take_foreign(self, table: str, entity: Entity) -> None:
         key = entity[PARTITION], entity[ROW]
-        if key == (CLAIM, CLAIM):
-            return
-        _count(self._foreign, table, key)
+        if key != (CLAIM, CLAIM):
+            _count(self._foreign, table, key)
 
     def _reading(self, where: str, entity: Entity, take: Callable[[], object]) -> None:
         """Take over what can be read; note what cannot."""
@@ -262,3 +254,9 @@ class AzureCheckView:
     def holder(self, index: IndexMaintenance, partition: str, row: str) -> tuple[str, str] | None:
         key = self._indexes[index].first_behind(partition, row)
         return None if key is None else (key[2], key[3])
+
+
+def _count(counts: dict[str, tuple[int, tuple[str, str]]], label: str, key: tuple[str, str]) -> None:
+    """Count a row under a label, with the key of the first one."""
+    count, first = counts.get(label, (0, key))
+    counts[label] = count + 1, first
